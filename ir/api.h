@@ -1,0 +1,38 @@
+/* What the public objects are made of; each door (frontend/load.c, passes/analyze.c, backends/write.c) fills its part. */
+#ifndef MC_API_H
+#define MC_API_H
+
+#include "../memcrest.h"
+#include "report.h"
+
+struct mc_model {
+	struct ctx c;
+	struct graph *g;           /* NULL if loading failed */
+	void *map;                 /* the file, if memcrest mapped or read it */
+	size_t map_size;
+	bool map_is_heap;
+};
+
+struct mc_recipe {
+	struct ctx c;
+	struct recipe r;
+};
+
+struct mc_report {
+	struct ctx c;
+	struct report r;
+	bool incomplete;
+};
+
+/* api.c */
+bool ctx_open(struct ctx *, const mc_options *);                 /* false: no memory */
+void ctx_close(struct ctx *);
+mc_status ctx_status(struct ctx *, bool ok);                      /* after work: what a public function returns */
+
+/*
+ * The door of a public function: work(arg) runs with the arena's jump target set; running out of memory or over a limit ends it
+ * and becomes a status and a diagnostic.
+ */
+mc_status ctx_enter(struct ctx *, bool (*work)(void *), void *arg);
+
+#endif

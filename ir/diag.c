@@ -1,0 +1,76 @@
+/* Diagnostics: the one place where a message is formatted and stored. The library never prints. */
+#include "ir.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+	uint16_t number;
+	uint8_t severity;
+	const char *format;
+} table[DIAG_COUNT] = {
+	[DIAG_NONE] = {0, SEV_NOTE, ""},
+#define DIAG(id, number, severity, format) [DIAG_##id] = {number, severity, format},
+#include "diag.def"
+#undef DIAG
+};
+
+static const char names[DIAG_COUNT][5] = {
+	[DIAG_NONE] = "",
+#define SEV_NOTE_LETTER "N"
+#define SEV_WARNING_LETTER "W"
+#define SEV_ERROR_LETTER "E"
+#define DIAG(id, number, severity, format) [DIAG_##id] = severity##_LETTER #number,
+#include "diag.def"
+#undef DIAG
+};
+
+const char *
+diag_name(unsigned code)
+{
+	return code < DIAG_COUNT ? names[code] : "";
+}
+
+struct limits
+limits_default(void)
+{
+	return (struct limits){
+		.memory = 4ull << 30, .file = 1ull << 40, .member = 512ull << 20,
+		.nodes = 4000000, .values = 16000000, .depth = 128, .events = 400000000,
+	};
+}
+
+/* Control characters in names from a file must not reach a terminal. */
+static void
+clean(char *p)
+{
+	for (; *p; p++)
+		if ((unsigned char)*p < 0x20 || *p == 0x7f)
+			*p = ' ';
+}
+
+bool
+diag(struct ctx *c, enum diag_code code, ...)
+{
+	struct str where = c->place.n ? str_fmt(c->a, "%.*s: %.*s", SFMT(c->file), SFMT(c->place)) : c->file;
+	char text[2048];
+	va_list ap;
+
+	va_start(ap, code);
+	vsnprintf(text, sizeof text, table[code].format, ap);
+	va_end(ap);
+	clean(text);
+	if (table[code].severity == SEV_ERROR)
+		c->nerror++;
+	for (uint32_t i = 0; i < c->ndiag; i++)
+		if (c->diags[i].code == code && str_eq(c->diags[i].text, str_of(text)) && str_eq(c->diags[i].where, where)) {
+			c->diags[i].count++;
+			return false;
+		}
+	if (c->ndiag >= 1000)      /* a hostile file must not make the report itself a problem */
+		return false;
+	ROOM(c->a, c->diags, c->ndiag, c->diag_cap, 1);
+	c->diags[c->ndiag++] = (struct diag){(uint16_t)code, table[code].severity, 1, str_copy(c->a, str_of(text)), where};
+	return false;
+}

@@ -1,0 +1,511 @@
+/*
+ * Every type that the folders share, then the functions of ir/, grouped by the file that has them.
+ *
+ * Three structures make the program: the graph (what the file says, later what PyTorch runs), the
+ * schedule (every allocation and release of two training steps) and the report (backends/report.h).
+ * All of them are arrays in an arena; a reference is a 32-bit index, and index 0 means "none".
+ *
+ * There is no other state than struct ctx and what hangs on it: no globals but const tables.
+ */
+#ifndef MC_IR_H
+#define MC_IR_H
+
+#include <setjmp.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+struct str {                       /* a slice; not NUL-terminated unless it came from str_c() */
+	const char *p;
+	uint32_t n;
+};
+#define S(lit) ((struct str){(lit), (uint32_t)sizeof(lit) - 1})
+#define SFMT(s) (int)(s).n, (s).p  /* for "%.*s" */
+
+/* ---- dtypes ---------------------------------------------------------------------------------- */
+
+enum dtype {
+	DT_NONE,                   /* not known */
+#define DTYPE(id, name, bits, cat, onnx, serde, c10, torch, storage) DT_##id,
+#include "dtype.def"
+#undef DTYPE
+	DT_COUNT
+};
+enum dtype_cat { CAT_NONE, CAT_BOOL, CAT_INT, CAT_FLOAT, CAT_COMPLEX };
+
+struct dtype_info {
+	const char *name;          /* as the contract spells it */
+	const char *torch;         /* PyTorch's own name */
+	const char *storage;       /* prefix of its pickled storage class, "Float" of FloatStorage */
+	uint8_t bits, cat;
+	uint8_t onnx, serde, c10;  /* numbers in the three formats, 0xff = none */
+};
+
+/* ---- limits and the context ------------------------------------------------------------------ */
+
+struct limits {                    /* each has a default in limits_default() and a flag */
+	uint64_t memory;           /* bytes that the arenas of one model may take */
+	uint64_t file;             /* bytes of the model file */
+	uint64_t member;           /* bytes of one unpacked archive member */
+	uint32_t nodes, values;    /* of a graph */
+	uint32_t depth;            /* nesting of anything */
+	uint64_t events;           /* of a schedule */
+};
+
+enum severity { SEV_NOTE, SEV_WARNING, SEV_ERROR };
+
+enum diag_code {
+	DIAG_NONE,
+#define DIAG(id, number, severity, format) DIAG_##id,
+#include "diag.def"
+#undef DIAG
+	DIAG_COUNT
+};
+
+struct diag {
+	uint16_t code;             /* enum diag_code */
+	uint8_t severity;
+	uint32_t count;            /* how often it was reported with this text */
+	struct str text, where;    /* where: file, then member or node; may be empty */
+};
+
+struct arena;
+
+struct ctx {
+	struct arena *a;           /* what lives as long as the model or the analysis */
+	struct limits lim;
+	struct diag *diags;
+	uint32_t ndiag, diag_cap, nerror;
+	struct diag last_words;    /* what is said when there is no memory to say it */
+	struct str file, place;    /* what a message is about: the file, and where in it */
+	const char *dump_after;    /* --dump-ir: pass name, or NULL */
+	void (*dump)(void *user, const char *text, size_t n);
+	void *dump_user;
+};
+
+/* ---- expressions over symbolic dims ----------------------------------------------------------- */
+
+enum expr_op { EX_NONE, EX_UNKNOWN, EX_CONST, EX_SYM, EX_ADD, EX_MUL, EX_FLOORDIV, EX_CEILDIV, EX_MOD, EX_POW, EX_MAX, EX_MIN, EX_OPAQUE };
+
+struct expr {                      /* operands are expressions with smaller ids */
+	uint8_t op;
+	bool known;                /* n is its value: a constant, or all its symbols are bound */
+	uint32_t a, b;             /* SYM: a = symbol; OPAQUE: a = interned text */
+	int64_t n;
+};
+
+struct sint {                      /* an integer that may be symbolic: n if expr == 0, else the expression */
+	int64_t n;
+	uint32_t expr;
+};
+#define SINT(v) ((struct sint){(v), 0})
+#define EXPR_UNKNOWN 1u            /* the expression "some integer", made with every graph */
+
+struct sym {
+	uint32_t name;             /* interned */
+	int64_t min, max;          /* range in the file; max < 0 = unbounded */
+	int64_t value;             /* bound value, -1 = not bound */
+	bool open;                 /* nobody bound it: value is the smallest allowed */
+	uint32_t input;            /* first graph input that has it alone on an axis, 0 = none */
+	uint8_t axis;
+};
+
+/* ---- the graph -------------------------------------------------------------------------------- */
+
+enum arg_kind { ARG_NONE, ARG_VAL, ARG_VALS, ARG_INT, ARG_INTS, ARG_FLOAT, ARG_FLOATS, ARG_BOOL, ARG_DTYPE, ARG_DTYPE_OF, ARG_STR };
+
+struct arg {                       /* one operand or attribute of a node */
+	uint8_t kind;
+	uint8_t dtype;             /* DTYPE */
+	uint32_t first, count;     /* VALS: slice of graph.ids (0 = None); INTS: of graph.ints; FLOATS: of graph.floats */
+	union {
+		uint32_t val;      /* VAL; DTYPE_OF: the dtype that this value has when it is made; not an operand */
+		uint32_t str;      /* STR, interned */
+		struct sint i;     /* INT */
+		double f;          /* FLOAT */
+		bool b;            /* BOOL */
+	} u;
+};
+
+enum val_kind { VAL_NONE, VAL_INPUT, VAL_PARAM, VAL_BUFFER, VAL_CONST, VAL_NODE };
+enum val_flag {
+	VF_TRAINABLE = 1,          /* PARAM: requires_grad in the file (or the file cannot say) */
+	VF_PERSISTENT = 2,         /* BUFFER: in the state dict */
+	VF_LABELS = 4,             /* INPUT that only the loss reads, made by the adapt group */
+	VF_ADAPTER = 8             /* PARAM that a recipe added (LoRA) */
+};
+#define RANK_UNKNOWN 0xff
+#define MAX_RANK 10
+
+struct val {                       /* a tensor with one definition */
+	uint32_t name;             /* in the graph, interned */
+	uint32_t full;             /* PARAM, BUFFER: name in the state dict, interned */
+	uint8_t kind, dtype, rank, flags;
+	uint32_t dim;              /* first of rank entries in graph.ints */
+	uint32_t stride;           /* likewise, 0 = contiguous; only PARAM and BUFFER */
+	uint32_t node, out;        /* NODE: who makes it, and as which result */
+	uint32_t tied;             /* PARAM: the earlier parameter whose storage it shares, 0 = none */
+	uint8_t modality;          /* enum modality, by the pass of that name */
+};
+
+enum node_flag { NF_NO_GRAD = 1, NF_INPLACE = 2, NF_DEAD = 4, NF_ADDED = 8, NF_INPUT_EMBEDDING = 16, NF_LOSS = 32, NF_MASK = 64 };
+
+struct node {
+	uint32_t name;             /* in the file, interned; may be empty */
+	uint32_t target;           /* the operator as the file spells it, interned */
+	uint16_t op;               /* enum op_id; OP_NONE = unknown */
+	uint8_t flags;
+	uint8_t modality;
+	uint8_t autocast;          /* region: 0 = outside, else the dtype that the file itself casts to */
+	uint16_t narg, nout;
+	uint32_t arg;              /* first of narg entries in graph.args, in schema order */
+	uint32_t out;              /* first of nout entries in graph.ids: the values made */
+	uint32_t scope;            /* innermost module call around it */
+	uint32_t frame;            /* first of nframe entries in graph.frames, outermost first */
+	uint16_t nframe;
+	uint32_t origin;           /* index of the node in the file that it stands for */
+};
+
+struct scope {                     /* one entry of a module stack; id 0 = the root module */
+	uint32_t parent, path, cls;  /* path and class interned */
+	uint32_t call;             /* which call of this module, where the file says (fqn@1) */
+	uint16_t depth;            /* root 0 */
+};
+
+struct frame {                     /* one line of a stack trace */
+	uint32_t line, text;       /* text interned */
+};
+
+struct strtab;
+
+struct graph {
+	struct ctx *c;
+	struct strtab *names;
+	struct expr *exprs;     uint32_t nexpr, expr_cap;
+	struct sym *syms;       uint32_t nsym, sym_cap;
+	struct sint *ints;      uint32_t nint, int_cap;
+	double *floats;         uint32_t nfloat, float_cap;
+	uint32_t *ids;          uint32_t nid, id_cap;
+	struct arg *args;       uint32_t narg, arg_cap;
+	struct val *vals;       uint32_t nval, val_cap;
+	struct node *nodes;     uint32_t nnode, node_cap;     /* in execution order */
+	struct scope *scopes;   uint32_t nscope, scope_cap;
+	struct frame *frames;   uint32_t nframe, frame_cap;
+	uint32_t *inputs;       uint32_t ninput, input_cap;   /* values that the caller passes */
+	uint32_t *outputs;      uint32_t noutput, output_cap; /* values returned, in order; 0 = None */
+	uint32_t *expr_hash, expr_mask, *scope_hash, scope_mask;
+	struct str format, producer;
+	uint32_t file_nodes;       /* nodes that the file has, control nodes included */
+	uint8_t file_dtype;        /* dtype of most floating-point parameters */
+	bool has_frames;           /* stack traces are there */
+	bool has_scopes;
+	uint32_t root_class;       /* interned */
+};
+
+/* ---- operators --------------------------------------------------------------------------------- */
+
+enum op_id {
+	OP_NONE,
+#define OP(id, name, schema, cast, forward, backward) OP_##id,
+#define COMPOSE(id, name, schema, cast) OP_##id,
+#include "op.def"
+#undef OP
+#undef COMPOSE
+	OP_COUNT
+};
+enum cast_class { CAST_NONE, CAST_LOW, CAST_FP32, CAST_FP32_OUT, CAST_PROMOTE };
+
+struct op {
+	const char *name;          /* aten's, without overload */
+	const char *schema;        /* arguments in order, "name" or "name=default" */
+	const char *forward;       /* allocations, see passes/lower/code.c; NULL: composed of others */
+	const char *backward;      /* gradient formulas; NULL: no gradient */
+	uint8_t cast;              /* enum cast_class */
+};
+
+struct arg_name {                  /* one argument of a schema */
+	struct str name, dflt;     /* default as text, empty = required */
+};
+
+/* ---- recipe ------------------------------------------------------------------------------------ */
+
+enum recipe_key {
+	RK_NONE,
+#define KEY(id, name, type, choices, dflt, help) RK_##id,
+#include "recipe.def"
+#undef KEY
+	RK_COUNT
+};
+enum recipe_type { RT_CHOICE, RT_BOOL, RT_INT, RT_FLOAT, RT_BYTES, RT_TEXT, RT_LIST };
+
+struct recipe_value {
+	bool set;                  /* given by the user */
+	int64_t i;                 /* CHOICE: index; BOOL; INT; BYTES */
+	double f;
+	struct str text;           /* TEXT; CHOICE: as spelled */
+	struct str *list;          /* LIST */
+	uint32_t nlist;
+};
+
+struct dim_binding {               /* "batch", or "input_ids[0]" */
+	struct str name;
+	int64_t value;
+};
+
+struct recipe {
+	struct recipe_value v[RK_COUNT];
+	struct dim_binding *dims;
+	uint32_t ndim;
+};
+
+/* the indices of choices that the code asks for; recipe.def lists them in this order */
+enum precision { PREC_FILE, PREC_FP32, PREC_BF16, PREC_FP16, PREC_BF16_MIXED, PREC_FP16_MIXED };
+enum attention { ATT_AUTO, ATT_FLASH, ATT_EFFICIENT, ATT_CUDNN, ATT_MATH, ATT_EAGER, ATT_KEEP };
+enum checkpoint { CKPT_NONE, CKPT_NON_REENTRANT, CKPT_REENTRANT };
+enum tristate { TRI_AUTO, TRI_FALSE, TRI_TRUE };
+enum loss_kind { LOSS_AUTO, LOSS_IN_GRAPH, LOSS_CAUSAL_LM, LOSS_CROSS_ENTROPY, LOSS_MSE, LOSS_SUM };
+enum zero_grad { ZG_AFTER_STEP, ZG_BEFORE_BACKWARD, ZG_NEVER_NONE };
+enum optimizer_impl { IMPL_FOREACH, IMPL_FUSED, IMPL_FORLOOP };
+
+enum modality { MOD_NONE, MOD_VISION, MOD_AUDIO, MOD_LANGUAGE, MOD_PROJECTOR, MOD_OTHER, MOD_COUNT };
+
+/* ---- the schedule -------------------------------------------------------------------------------- */
+
+enum factor { FAC_PARAM, FAC_GRAD, FAC_OPT, FAC_SAVED, FAC_TRANSIENT, FAC_INPUT, FAC_COUNT };
+enum phase { PH_START, PH_FORWARD, PH_BACKWARD, PH_OPTIMIZER, PH_COUNT };
+
+struct geom {                      /* shape, strides and dtype; interned by geom_intern(), so equal means same pointer */
+	int64_t dim[MAX_RANK], stride[MAX_RANK];   /* elements */
+	int64_t numel;
+	uint8_t rank, dtype;
+	bool contiguous, dense;
+};
+
+struct storage {
+	uint64_t nbytes;           /* rounded up to 512; 0 stays 0 */
+	const char *op;            /* the kernel that asked for it */
+	const struct geom *geom;   /* of the tensor it was made for */
+	uint32_t tensors;          /* live tensors on it, while the schedule is made */
+	uint32_t node;             /* node of the graph, 0 = none */
+	uint32_t val;              /* value: the parameter, buffer or input; of a gradient or state: its parameter */
+	uint32_t phase;            /* index of the span it was born in */
+	uint8_t factor;            /* enum factor */
+	uint8_t modality;
+};
+
+struct span {                      /* one phase of one micro-batch of one step */
+	uint8_t step, phase;
+	uint32_t micro;
+	uint32_t first;            /* index of its first event */
+};
+
+struct schedule {                  /* event = storage index * 2, + 1 if it is a release */
+	struct ctx *c;
+	struct storage *storages;  uint32_t nstorage, storage_cap;
+	uint32_t *events;          uint32_t nevent, event_cap;
+	struct span *spans;        uint32_t nspan, span_cap;
+	uint64_t forward_end[3];   /* live bytes, by step */
+};
+#define EVENT_STORAGE(e) ((e) >> 1)
+#define EVENT_IS_FREE(e) ((e) & 1u)
+
+/* ---- arena.c ------------------------------------------------------------------------------------- */
+
+/* An arena gives zeroed memory, never NULL: when the limit or the system's memory is reached, it jumps to its door (one setjmp in
+ * every public function). Everything dies together in arena_free(), after the deferred calls, latest first. */
+struct arena *arena_new(uint64_t limit);
+void arena_free(struct arena *);
+void arena_door(struct arena *, jmp_buf *door);
+void *arena_alloc(struct arena *, size_t n, size_t size);
+void arena_defer(struct arena *, void (*fn)(void *), void *p);
+void arena_cancel(struct arena *, void *p);      /* run the deferred call of p now */
+bool arena_hit_limit(const struct arena *);
+uint64_t arena_used(const struct arena *);
+#define NEW(a, type, n) ((type *)arena_alloc((a), (n), sizeof(type)))
+
+/* grow: make room for one more element; ptr, n and cap are the array's own */
+void *arena_grow(struct arena *, void *ptr, uint32_t n, uint32_t *cap, size_t size, uint32_t more);
+#define ROOM(a, ptr, n, cap, more) \
+	((uint64_t)(n) + (more) > (cap) ? (void)((ptr) = arena_grow((a), (ptr), (n), &(cap), sizeof *(ptr), (uint32_t)(more))) : (void)0)
+
+/* ---- str.c --------------------------------------------------------------------------------------- */
+
+struct str str_of(const char *c_string);
+struct str str_copy(struct arena *, struct str);                  /* NUL-terminated copy */
+bool str_eq(struct str, struct str);
+bool str_starts(struct str, struct str prefix);
+bool str_ends(struct str, struct str suffix);
+struct str str_sub(struct str, uint32_t from, uint32_t to);
+int64_t str_find(struct str, char);                               /* -1 = not there */
+bool str_cut(struct str *rest, char sep, struct str *head);       /* head = up to sep; false when rest is used up */
+struct str str_trim(struct str);
+bool str_int(struct str, int64_t *);
+struct str str_fmt(struct arena *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+bool pattern_match(struct str pattern, struct str name);          /* shell glob over the whole name */
+bool name_matches(struct str pattern, struct str name);           /* equal, a dotted prefix, or a glob */
+
+struct strtab *strtab_new(struct arena *);                        /* id 0 = the empty string */
+struct strtab *strtab_over(struct arena *, const struct strtab *);        /* continues one that must not change any more */
+uint32_t strtab_id(struct strtab *, struct str);                  /* interns */
+uint32_t strtab_find(const struct strtab *, struct str);          /* 0 = not interned */
+struct str strtab_str(const struct strtab *, uint32_t id);
+uint32_t strtab_count(const struct strtab *);
+
+struct buf {                       /* growing output; a failed sink makes every later write a no-op */
+	char *p;
+	size_t n, cap;
+	int (*write)(void *user, const void *p, size_t n);        /* non-zero = failed */
+	void *user;
+	bool failed;
+};
+void buf_put(struct buf *, const void *, size_t);
+void buf_str(struct buf *, struct str);
+void buf_fmt(struct buf *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+bool buf_flush(struct buf *);
+
+/* ---- dtype.c, op.c --------------------------------------------------------------------------------- */
+
+const struct dtype_info *dtype_info(unsigned);
+unsigned dtype_by_name(struct str);                               /* contract's or PyTorch's name; DT_NONE = unknown */
+unsigned dtype_by_serde(int64_t);
+unsigned dtype_by_c10(int64_t);
+unsigned dtype_by_onnx(int64_t);
+bool dtype_is_float(unsigned);
+uint64_t dtype_bytes(unsigned dtype, uint64_t elements);
+
+const struct op *op_info(unsigned op);
+unsigned op_by_name(struct str name, bool *inplace);              /* "add", "add.Tensor", "add_.Tensor"; OP_NONE = unknown */
+uint32_t op_args(unsigned op, struct arg_name *names, uint32_t cap);
+uint32_t op_narg(unsigned op);
+int op_arg_index(unsigned op, struct str name);                   /* -1 = no such argument */
+
+/* ---- size.c: arithmetic that cannot overflow in silence --------------------------------------------- */
+
+bool mul_u64(uint64_t a, uint64_t b, uint64_t *out);
+bool mul_i64(int64_t a, int64_t b, int64_t *out);
+bool add_i64(int64_t a, int64_t b, int64_t *out);
+uint64_t round512(uint64_t);
+
+/* ---- diag.c ------------------------------------------------------------------------------------------ */
+
+struct limits limits_default(void);
+bool diag(struct ctx *, enum diag_code, ...);                     /* formats, stores; returns false, so that errors read `return diag(...)` */
+const char *diag_name(unsigned code);                             /* "E012" */
+
+/* ---- expr.c ------------------------------------------------------------------------------------------ */
+
+uint32_t expr_const(struct graph *, int64_t);
+uint32_t expr_sym(struct graph *, uint32_t sym);
+uint32_t expr_op2(struct graph *, enum expr_op, uint32_t a, uint32_t b);   /* folds constants */
+uint32_t expr_opaque(struct graph *, struct str text);
+void expr_bind(struct graph *);                                            /* after symbols got values: evaluate every expression */
+bool expr_eval(const struct graph *, uint32_t expr, int64_t *out);         /* false: an unbound symbol, or overflow */
+bool expr_parse(struct graph *, struct str text, uint32_t *out);           /* sympy srepr or infix; see expr.c */
+bool expr_is_open(const struct graph *, uint32_t expr);                    /* a symbol in it is open */
+void expr_print(const struct graph *, uint32_t expr, struct buf *);
+bool sint_eval(const struct graph *, struct sint, int64_t *out);
+struct sint sint_of_expr(const struct graph *, uint32_t expr);
+uint32_t sint_expr(struct graph *, struct sint);
+uint32_t sym_find(const struct graph *, struct str name);                  /* 0 = none */
+uint32_t sym_add(struct graph *, struct str name);
+
+/* ---- graph.c ------------------------------------------------------------------------------------------- */
+
+struct graph *graph_new(struct ctx *);
+struct graph *graph_copy(const struct graph *, struct ctx *);     /* shares names; everything else its own */
+uint32_t graph_name(struct graph *, struct str);
+struct str graph_str(const struct graph *, uint32_t id);
+uint32_t val_new(struct graph *, enum val_kind, struct str name);
+void val_shape(struct graph *, uint32_t val, unsigned rank, const struct sint *dims);
+struct sint *val_dims(const struct graph *, uint32_t val);
+uint32_t node_new(struct graph *, unsigned op, uint32_t narg, uint32_t nout);     /* outputs are values 0 until set */
+struct arg *node_args(const struct graph *, uint32_t node);
+struct arg *node_arg(const struct graph *, uint32_t node, const char *name);      /* NULL = the operator has none of that name */
+uint32_t *node_outs(const struct graph *, uint32_t node);
+uint32_t ids_add(struct graph *, const uint32_t *ids, uint32_t n);                /* index of the first */
+uint32_t ints_add(struct graph *, const struct sint *, uint32_t n);
+uint32_t floats_add(struct graph *, const double *, uint32_t n);
+struct arg arg_val(uint32_t val);
+struct arg arg_int(int64_t);
+struct arg arg_bool(bool);
+struct arg arg_float(double);
+struct arg arg_dtype(unsigned);
+struct arg arg_ints(struct graph *, const int64_t *, uint32_t n);
+uint32_t scope_add(struct graph *, uint32_t parent, struct str path, struct str cls, uint32_t call);
+uint32_t scope_at(const struct graph *, uint32_t scope, unsigned depth);          /* the ancestor at that depth */
+struct str scope_path(const struct graph *, uint32_t scope);
+void graph_input(struct graph *, uint32_t val);
+void graph_output(struct graph *, uint32_t val);
+void graph_compact(struct graph *);                               /* drop dead nodes, keep the order */
+bool graph_is_sized(const struct graph *, uint32_t val);
+bool arg_is_tensor(const struct arg *);
+
+/* every tensor operand of a node, lists opened: for (struct operands it = operands_of(g, n); operand_next(&it);) use it.val */
+struct operands {
+	const struct graph *g;
+	uint32_t node, arg, elem, val;
+	uint32_t *slot;            /* where the operand stands, so that a pass may replace it */
+};
+struct operands operands_of(const struct graph *, uint32_t node);
+bool operand_next(struct operands *);
+
+/* ---- verify.c, print.c --------------------------------------------------------------------------------- */
+
+bool graph_verify(struct graph *, const char *after);             /* structure; reports what is wrong as an internal error */
+void graph_print(const struct graph *, struct buf *);
+
+/* ---- geom.c: shapes and strides as ATen computes them ---------------------------------------------------- */
+
+struct geoms;                      /* table of interned geometries */
+struct geoms *geoms_new(struct arena *);
+const struct geom *geom_intern(struct geoms *, struct geom);      /* fills numel, contiguous, dense */
+void geom_contiguous(struct geom *);                              /* row-major strides for dim[] */
+bool geom_view(const struct geom *, unsigned rank, const int64_t *dim, int64_t *stride);
+bool geom_broadcast(struct geom *out, const struct geom *const *, unsigned n);     /* rank and dims; false: they do not fit */
+void geom_elementwise(struct geom *out, const struct geom *const *, unsigned n);  /* strides of an elementwise result, dims given */
+void geom_like(struct geom *out, const struct geom *);            /* empty_like: dense operands keep their strides */
+bool geom_channels_last(const struct geom *);
+void geom_set_channels_last(struct geom *);                       /* strides for dim[], rank 4 or 5 */
+bool geom_same_layout(const struct geom *, const struct geom *);  /* equal strides, dims of size 1 ignored */
+uint64_t geom_nbytes(const struct geom *);
+
+struct promotion {                 /* result dtype of an operation, as ATen's result_type collects it */
+	unsigned dim, zero, wrapped;       /* of tensors with dims, of 0-dim tensors, of Python numbers */
+};
+void promote_tensor(struct promotion *, const struct geom *);
+void promote_number(struct promotion *, unsigned dtype);
+unsigned promote_result(const struct promotion *);
+unsigned dtype_promote(unsigned a, unsigned b);
+
+/* ---- schedule.c ---------------------------------------------------------------------------------------- */
+
+struct schedule *schedule_new(struct ctx *);
+uint32_t schedule_alloc(struct schedule *, uint64_t nbytes);      /* a new storage, and its event */
+void schedule_free(struct schedule *, uint32_t storage);
+void schedule_span(struct schedule *, unsigned step, unsigned phase, uint32_t micro);
+const char *phase_name(unsigned);
+const char *factor_name(unsigned);
+const char *modality_name(unsigned);
+
+/* ---- recipe.c ------------------------------------------------------------------------------------------- */
+
+struct key_info {
+	const char *name;          /* dotted: "lora.r" */
+	uint8_t type;
+	const char *choices;       /* CHOICE: separated by '|' */
+	const char *dflt, *help;
+};
+const struct key_info *key_info(unsigned key);
+unsigned key_by_name(struct str);
+void recipe_init(struct recipe *);
+struct recipe *recipe_copy(struct arena *, const struct recipe *);
+bool recipe_set_text(struct ctx *, struct recipe *, unsigned key, struct str text);        /* as a flag gives it */
+bool recipe_set_dim(struct ctx *, struct recipe *, struct str name, int64_t value);
+struct str choice_text(unsigned key, int64_t index);
+bool recipe_matches(const struct recipe *, unsigned key, struct str name);                 /* any pattern of a LIST */
+struct str recipe_key_list(struct ctx *);                         /* for messages */
+bool parse_bytes(struct str, int64_t *);                          /* "80GiB", "512MiB", "1000" */
+
+#endif

@@ -1,0 +1,82 @@
+/* The report: rows and totals that the measure group computes once and the backends print. Sizes in bytes. */
+#ifndef MC_REPORT_H
+#define MC_REPORT_H
+
+#include "ir.h"
+
+struct factors {
+	uint64_t of[FAC_COUNT];    /* by enum factor; activations are SAVED + TRANSIENT + INPUT */
+};
+
+struct phase_row {
+	uint64_t tensors;          /* peak; of the largest micro-batch */
+	struct factors at;         /* at that instant */
+	bool ran;
+};
+
+struct step_row {
+	uint64_t tensors, forward_end;
+	uint8_t phase;             /* the earliest that reaches tensors */
+	uint32_t event;            /* where */
+	struct phase_row phases[PH_COUNT];
+};
+
+struct live_row {
+	uint32_t storage;
+	struct str name, module, node;
+	const char *factor;
+};
+
+struct module_row {
+	struct str path, cls;
+	uint32_t parent;           /* row, the root's own for the root */
+	uint8_t modality;
+	uint64_t parameters, trainable;    /* elements, with children */
+	struct factors at;         /* at the peak, with children */
+	uint64_t saved;            /* made in the forward of the peak's step and alive at its end, with children */
+	bool peak_here;
+};
+
+struct modality_row {
+	uint8_t modality;
+	struct str *modules;    uint32_t nmodule, module_cap;    /* topmost ones that are of one modality */
+	uint64_t parameters, trainable;
+	struct factors at;         /* at the peak */
+	struct factors plain;      /* plain sum */
+};
+
+struct op_count {
+	struct str name;
+	uint32_t count;
+};
+
+struct report {
+	const struct graph *g;     /* as lowered, sizes bound */
+	const struct graph *loaded;        /* as the file says */
+	const struct recipe *r;
+	const struct schedule *sched;      /* NULL for inspect */
+	struct str file;
+	uint64_t param_count, param_trainable, param_bytes, param_trainable_bytes, buffer_bytes;
+	struct step_row steps[3];  /* 1 and 2 are used */
+	uint8_t peak_step;
+	uint32_t peak_node;
+	struct str peak_op;
+	uint8_t peak_modality;
+	struct live_row *live;      uint32_t nlive;
+	struct module_row *modules; uint32_t nmodule;
+	struct modality_row modalities[MOD_COUNT];
+	struct factors plain;      /* the founding paper's equation: every factor summed over layers, no time axis */
+	struct op_count *unknown;   uint32_t nunknown;
+	uint32_t modelled_nodes, sized, values;
+	struct str *unbound;        uint32_t nunbound;
+	struct str *assumptions;    uint32_t nassumption;
+	const struct diag *diags;   uint32_t ndiag;
+	const struct diag *load_diags;      uint32_t nload_diag;
+	bool lower_bound;
+};
+
+uint64_t factors_total(const struct factors *);
+uint64_t factors_act(const struct factors *);
+unsigned factor_in_step(const struct report *, const struct schedule *, uint32_t storage, unsigned step);
+
+#endif

@@ -1,0 +1,365 @@
+/*
+ * Text: slices, interned names, patterns, and a growing output buffer.
+ * A slice is a pointer and a length into somebody else's memory; str_copy() makes one that the arena owns.
+ */
+#include "ir.h"
+
+#include <fnmatch.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct str
+str_of(const char *c)
+{
+	return (struct str){c, c ? (uint32_t)strlen(c) : 0};
+}
+
+struct str
+str_copy(struct arena *a, struct str s)
+{
+	char *p = NEW(a, char, (size_t)s.n + 1);
+
+	if (s.n)
+		memcpy(p, s.p, s.n);
+	return (struct str){p, s.n};
+}
+
+bool
+str_eq(struct str a, struct str b)
+{
+	return a.n == b.n && (a.n == 0 || memcmp(a.p, b.p, a.n) == 0);
+}
+
+bool
+str_starts(struct str s, struct str prefix)
+{
+	return s.n >= prefix.n && (prefix.n == 0 || memcmp(s.p, prefix.p, prefix.n) == 0);
+}
+
+bool
+str_ends(struct str s, struct str suffix)
+{
+	return s.n >= suffix.n && (suffix.n == 0 || memcmp(s.p + s.n - suffix.n, suffix.p, suffix.n) == 0);
+}
+
+struct str
+str_sub(struct str s, uint32_t from, uint32_t to)
+{
+	if (to > s.n)
+		to = s.n;
+	if (from > to)
+		from = to;
+	return (struct str){s.p + from, to - from};
+}
+
+int64_t
+str_find(struct str s, char c)
+{
+	const char *p = s.n ? memchr(s.p, c, s.n) : NULL;
+
+	return p ? p - s.p : -1;
+}
+
+bool
+str_cut(struct str *rest, char sep, struct str *head)
+{
+	int64_t i;
+
+	if (!rest->p)
+		return false;
+	i = str_find(*rest, sep);
+	if (i < 0) {
+		*head = *rest;
+		rest->p = NULL;
+		rest->n = 0;
+		return true;
+	}
+	*head = str_sub(*rest, 0, (uint32_t)i);
+	*rest = str_sub(*rest, (uint32_t)i + 1, rest->n);
+	return true;
+}
+
+struct str
+str_trim(struct str s)
+{
+	while (s.n && (s.p[0] == ' ' || s.p[0] == '\t' || s.p[0] == '\n'))
+		s = str_sub(s, 1, s.n);
+	while (s.n && (s.p[s.n - 1] == ' ' || s.p[s.n - 1] == '\t' || s.p[s.n - 1] == '\n'))
+		s.n--;
+	return s;
+}
+
+bool
+str_int(struct str s, int64_t *out)
+{
+	bool minus = s.n && s.p[0] == '-';
+	int64_t v = 0;
+
+	if (minus)
+		s = str_sub(s, 1, s.n);
+	if (!s.n)
+		return false;
+	for (uint32_t i = 0; i < s.n; i++) {
+		if (s.p[i] < '0' || s.p[i] > '9' || !mul_i64(v, 10, &v) || !add_i64(v, s.p[i] - '0', &v))
+			return false;
+	}
+	*out = minus ? -v : v;
+	return true;
+}
+
+struct str
+str_fmt(struct arena *a, const char *fmt, ...)
+{
+	va_list ap;
+	char *p;
+	int n;
+
+	va_start(ap, fmt);
+	n = vsnprintf(NULL, 0, fmt, ap);
+	va_end(ap);
+	if (n < 0)
+		n = 0;
+	p = NEW(a, char, (size_t)n + 1);
+	va_start(ap, fmt);
+	vsnprintf(p, (size_t)n + 1, fmt, ap);
+	va_end(ap);
+	return (struct str){p, (uint32_t)n};
+}
+
+/* ---- patterns ---------------------------------------------------------------------------------- */
+
+#define PATTERN_MAX 1024u                  /* longer names or patterns match only literally */
+
+static bool
+to_c(struct str s, char out[PATTERN_MAX])
+{
+	if (s.n >= PATTERN_MAX || (s.n && memchr(s.p, 0, s.n)))
+		return false;
+	if (s.n)
+		memcpy(out, s.p, s.n);
+	out[s.n] = 0;
+	return true;
+}
+
+/* Stars that follow each other mean no more than one; many of them make some fnmatch() exponential. */
+static uint32_t
+stars(struct str s)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < s.n; i++)
+		n += s.p[i] == '*' && (i == 0 || s.p[i - 1] != '*');
+	return n;
+}
+
+bool
+pattern_match(struct str pattern, struct str name)
+{
+	char p[PATTERN_MAX], s[PATTERN_MAX];
+
+	if (stars(pattern) > 16 || !to_c(pattern, p) || !to_c(name, s))
+		return str_eq(pattern, name);
+	return fnmatch(p, s, 0) == 0;
+}
+
+bool
+name_matches(struct str pattern, struct str name)
+{
+	if (str_starts(name, pattern) && (name.n == pattern.n || name.p[pattern.n] == '.'))
+		return true;
+	return pattern_match(pattern, name);
+}
+
+/* ---- interned names ------------------------------------------------------------------------------ */
+
+struct strtab {
+	struct arena *a;
+	const struct strtab *base;         /* read-only table that this one continues; its ids come first */
+	uint32_t first;                    /* ids below are the base's */
+	struct str *text;       uint32_t n, cap;
+	uint32_t *slot, mask;              /* open addressing: id, 0 = free */
+	uint64_t *hash;                    /* of text[i], same capacity as text */
+	uint64_t seed;
+};
+
+static uint64_t
+hash_of(uint64_t seed, struct str s)
+{
+	uint64_t h = seed ^ s.n;
+
+	for (uint32_t i = 0; i < s.n; i++)
+		h = (h ^ (unsigned char)s.p[i]) * 0x100000001b3u;
+	return h ^ (h >> 29);
+}
+
+struct strtab *
+strtab_new(struct arena *a)
+{
+	struct strtab *t = NEW(a, struct strtab, 1);
+
+	t->a = a;
+	t->seed = 0xcbf29ce484222325u ^ (uint64_t)(uintptr_t)t;    /* differs between runs: no crafted collisions */
+	t->mask = 1023;
+	t->slot = NEW(a, uint32_t, t->mask + 1);
+	t->cap = 512;
+	t->text = NEW(a, struct str, t->cap);
+	t->hash = NEW(a, uint64_t, t->cap);
+	t->text[0] = S("");
+	t->n = 1;
+	return t;
+}
+
+struct strtab *
+strtab_over(struct arena *a, const struct strtab *base)
+{
+	struct strtab *t = strtab_new(a);
+
+	t->base = base;
+	t->first = base->first + base->n - 1;
+	return t;
+}
+
+static uint32_t *
+find_slot(const struct strtab *t, struct str s, uint64_t h)
+{
+	uint32_t i = (uint32_t)h & t->mask;
+
+	while (t->slot[i] && !(t->hash[t->slot[i]] == h && str_eq(t->text[t->slot[i]], s)))
+		i = (i + 1) & t->mask;
+	return &t->slot[i];
+}
+
+static void
+grow_table(struct strtab *t)
+{
+	uint32_t cap = t->cap * 2;
+	uint64_t *hash = NEW(t->a, uint64_t, cap);
+	struct str *text = NEW(t->a, struct str, cap);
+
+	memcpy(hash, t->hash, t->n * sizeof *hash);
+	memcpy(text, t->text, t->n * sizeof *text);
+	t->hash = hash;
+	t->text = text;
+	t->cap = cap;
+	t->mask = cap * 2 - 1;
+	t->slot = NEW(t->a, uint32_t, t->mask + 1);
+	for (uint32_t i = 1; i < t->n; i++)
+		*find_slot(t, t->text[i], t->hash[i]) = i;
+}
+
+uint32_t
+strtab_id(struct strtab *t, struct str s)
+{
+	uint64_t h = hash_of(t->seed, s);
+	uint32_t *slot, old = strtab_find(t, s);
+
+	if (old || !s.n)
+		return old;
+	slot = find_slot(t, s, h);
+	if (t->n == t->cap) {
+		grow_table(t);
+		slot = find_slot(t, s, h);
+	}
+	t->text[t->n] = str_copy(t->a, s);
+	t->hash[t->n] = h;
+	*slot = t->n;
+	return t->first + t->n++;
+}
+
+uint32_t
+strtab_find(const struct strtab *t, struct str s)
+{
+	for (; t && s.n; t = t->base) {
+		uint32_t i = *find_slot(t, s, hash_of(t->seed, s));
+
+		if (i)
+			return t->first + i;
+	}
+	return 0;
+}
+
+struct str
+strtab_str(const struct strtab *t, uint32_t id)
+{
+	while (t->base && id <= t->first)
+		t = t->base;
+	return id - t->first < t->n ? t->text[id - t->first] : S("");
+}
+
+uint32_t
+strtab_count(const struct strtab *t)
+{
+	return t->first + t->n;
+}
+
+/* ---- output ---------------------------------------------------------------------------------------- */
+
+#define BUF_FLUSH 65536u
+
+bool
+buf_flush(struct buf *b)
+{
+	if (!b->failed && b->n && b->write && b->write(b->user, b->p, b->n))
+		b->failed = true;
+	if (b->write)
+		b->n = 0;
+	return !b->failed;
+}
+
+void
+buf_put(struct buf *b, const void *p, size_t n)
+{
+	if (b->write && b->n >= BUF_FLUSH)
+		buf_flush(b);
+	if (b->failed)
+		return;
+	if (n > b->cap - b->n) {
+		size_t cap = (b->cap + n) * 2 + 256;
+		char *q = cap > n ? realloc(b->p, cap) : NULL;
+
+		if (!q) {
+			b->failed = true;
+			return;
+		}
+		b->p = q;
+		b->cap = cap;
+	}
+	if (n)
+		memcpy(b->p + b->n, p, n);
+	b->n += n;
+}
+
+void
+buf_str(struct buf *b, struct str s)
+{
+	buf_put(b, s.p, s.n);
+}
+
+void
+buf_fmt(struct buf *b, const char *fmt, ...)
+{
+	char small[512];
+	va_list ap;
+	char *p;
+	int n;
+
+	va_start(ap, fmt);
+	n = vsnprintf(small, sizeof small, fmt, ap);
+	va_end(ap);
+	if (n < 0 || (size_t)n < sizeof small) {
+		buf_put(b, small, n < 0 ? 0 : (size_t)n);
+		return;
+	}
+	p = malloc((size_t)n + 1);
+	if (!p) {
+		b->failed = true;
+		return;
+	}
+	va_start(ap, fmt);
+	vsnprintf(p, (size_t)n + 1, fmt, ap);
+	va_end(ap);
+	buf_put(b, p, (size_t)n);
+	free(p);
+}
