@@ -1,0 +1,49 @@
+/* The table of frontends and the one door: the format is found by looking at bytes, never by the file's name. */
+#include "frontend.h"
+
+#include <string.h>
+
+static const struct frontend *const table[] = {&frontend_export, &frontend_textir};
+
+const struct frontend *
+frontend_at(unsigned i)
+{
+	return i < sizeof table / sizeof table[0] ? table[i] : NULL;
+}
+
+static const char *
+describe_start(struct ctx *c, const struct source *src)
+{
+	struct str s = S("");
+
+	for (uint64_t i = 0; i < src->n && i < 8; i++) {
+		unsigned char b = src->p[i];
+
+		s = b >= 0x20 && b < 0x7f ? str_fmt(c->a, "%.*s%c", SFMT(s), b) : str_fmt(c->a, "%.*s\\x%02x", SFMT(s), b);
+	}
+	return str_fmt(c->a, "\"%.*s\"", SFMT(s)).p;
+}
+
+bool
+frontend_load(struct ctx *c, const struct source *src, struct graph **out)
+{
+	const struct frontend *best = NULL;
+	int bits = 0;
+
+	if (src->n == 0)
+		return diag(c, DIAG_EMPTY_FILE);
+	for (unsigned i = 0; frontend_at(i); i++) {
+		int bid = frontend_at(i)->probe(c, src);
+
+		if (bid > bits) {
+			bits = bid;
+			best = frontend_at(i);
+		}
+	}
+	if (!best)
+		return diag(c, DIAG_NOT_A_MODEL, describe_start(c, src));
+	if (!best->load(c, src, out))
+		return false;
+	(*out)->format = str_of(best->name);
+	return graph_verify(*out, "load");
+}

@@ -1,0 +1,48 @@
+/* Inside of the frontends: bytes -> graph. A frontend translates: names, operators, declared shapes, parameters, module paths. It computes nothing. */
+#ifndef MC_FRONTEND_H
+#define MC_FRONTEND_H
+
+#include "../ir/ir.h"
+
+#include <jansson.h>
+
+struct source {                    /* a file in memory; the mapping belongs to whoever opened it */
+	const unsigned char *p;
+	uint64_t n;
+	struct str name;           /* for messages and reports */
+};
+
+struct frontend {
+	const char *name;          /* format, as reports spell it */
+	const char *help;
+	int (*probe)(struct ctx *, const struct source *);       /* how many bits it has verified; 0 = not mine */
+	bool (*load)(struct ctx *, const struct source *, struct graph **);
+};
+
+/* frontend.c */
+bool frontend_load(struct ctx *, const struct source *, struct graph **);
+const struct frontend *frontend_at(unsigned i);                  /* NULL behind the last */
+
+/* zip.c: members by name; names may be given without the archive's root folder */
+struct zip_archive;
+struct zip_archive *zip_open_source(struct ctx *, const struct source *);        /* NULL: not a zip archive, reported */
+bool zip_has(const struct zip_archive *, struct str name);
+bool zip_find_suffix(const struct zip_archive *, struct str suffix, struct str *name);   /* the first member that ends so */
+bool zip_read(struct ctx *, const struct zip_archive *, struct str name, struct str *out);       /* NUL-terminated, in the arena */
+void zip_close_archive(struct ctx *, struct zip_archive *);
+
+/* json.c: a document that dies with the arena, and typed access to it */
+json_t *json_read(struct ctx *, struct str text);                /* NULL: reported */
+struct str json_str(const json_t *);                             /* borrowed; empty if it is no string */
+const json_t *json_only(const json_t *object, struct str *tag);  /* the single non-null entry of a tagged union, NULL = none */
+struct str json_get_str(const json_t *object, const char *key);
+int64_t json_get_int(const json_t *object, const char *key, int64_t dflt);
+
+/* the frontends */
+extern const struct frontend frontend_export, frontend_textir;
+
+/* recipe.c: a recipe from JSON text */
+bool recipe_read_json(struct ctx *, struct recipe *, struct str text);
+bool recipe_set_json(struct ctx *, struct recipe *, struct str name, struct str text);   /* a flag's value: plain text, or JSON for objects and lists */
+
+#endif

@@ -1,0 +1,219 @@
+/* The door of the frontends: files and memory to models, text to recipes. */
+#include "../ir/api.h"
+#include "frontend.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct work {
+	mc_model *m;
+	const char *path;
+	struct source src;
+};
+
+/* ---- getting at the bytes --------------------------------------------------------------------------------- */
+
+static bool
+too_big(struct ctx *c, uint64_t n)
+{
+	return n > c->lim.file && !diag(c, DIAG_FILE_TOO_BIG, (unsigned long long)n, (unsigned long long)c->lim.file);
+}
+
+/* A pipe or standard input: read whole. */
+static bool
+read_stream(mc_model *m, int fd)
+{
+	size_t cap = 0;
+	char *p = NULL;
+
+	m->map_is_heap = true;
+	for (;;) {
+		ssize_t got;
+
+		if (m->map_size == cap) {
+			cap = cap ? cap * 2 : 1 << 20;
+			p = cap > m->c.lim.memory ? NULL : realloc(m->map, cap);
+			if (!p)
+				return diag(&m->c, DIAG_FILE_TOO_BIG, (unsigned long long)cap, (unsigned long long)m->c.lim.memory);
+			m->map = p;
+		}
+		got = read(fd, (char *)m->map + m->map_size, cap - m->map_size);
+		if (got < 0)
+			return diag(&m->c, DIAG_READ_FAILED, strerror(errno));
+		if (got == 0)
+			return true;
+		m->map_size += (size_t)got;
+	}
+}
+
+static bool
+map_file(mc_model *m, int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st))
+		return diag(&m->c, DIAG_READ_FAILED, strerror(errno));
+	if (S_ISDIR(st.st_mode))
+		return diag(&m->c, DIAG_IS_DIRECTORY);
+	if (!S_ISREG(st.st_mode))
+		return read_stream(m, fd);
+	if (st.st_size == 0)
+		return diag(&m->c, DIAG_EMPTY_FILE);
+	if (too_big(&m->c, (uint64_t)st.st_size))
+		return false;
+	m->map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+	if (m->map == MAP_FAILED) {
+		m->map = NULL;
+		return diag(&m->c, DIAG_READ_FAILED, strerror(errno));
+	}
+	m->map_size = (size_t)st.st_size;
+	return true;
+}
+
+static bool
+open_path(struct work *w)
+{
+	bool is_stdin = strcmp(w->path, "-") == 0, ok;
+	int fd = is_stdin ? STDIN_FILENO : open(w->path, O_RDONLY | O_CLOEXEC);
+
+	w->m->c.file = is_stdin ? S("standard input") : str_copy(w->m->c.a, str_of(w->path));
+	if (fd < 0)
+		return diag(&w->m->c, DIAG_NO_FILE, strerror(errno));
+	ok = map_file(w->m, fd);
+	if (!is_stdin)
+		close(fd);
+	w->src = (struct source){w->m->map, w->m->map_size, w->m->c.file};
+	return ok;
+}
+
+/* ---- models ---------------------------------------------------------------------------------------------------- */
+
+static bool
+load_path(void *arg)
+{
+	struct work *w = arg;
+
+	return open_path(w) && frontend_load(&w->m->c, &w->src, &w->m->g);
+}
+
+static bool
+load_memory(void *arg)
+{
+	struct work *w = arg;
+
+	w->m->c.file = w->src.name = str_copy(w->m->c.a, w->src.name);
+	return frontend_load(&w->m->c, &w->src, &w->m->g);
+}
+
+static mc_status
+load(struct work *w, bool (*how)(void *), const mc_options *o, mc_model **out)
+{
+	mc_status st;
+
+	*out = w->m = calloc(1, sizeof *w->m);
+	if (!w->m)
+		return MC_NO_MEMORY;
+	if (!ctx_open(&w->m->c, o)) {
+		free(w->m);
+		*out = NULL;
+		return MC_NO_MEMORY;
+	}
+	st = ctx_enter(&w->m->c, how, w);
+	if (st != MC_OK)
+		w->m->g = NULL;
+	return st;
+}
+
+mc_status
+mc_load_path(const char *path, const mc_options *o, mc_model **out)
+{
+	struct work w = {.path = path};
+
+	return load(&w, load_path, o, out);
+}
+
+mc_status
+mc_load_memory(const void *data, size_t n, const char *name, const mc_options *o, mc_model **out)
+{
+	struct work w = {.src = {data, n, str_of(name ? name : "memory")}};
+
+	return load(&w, load_memory, o, out);
+}
+
+/* ---- recipes ----------------------------------------------------------------------------------------------------- */
+
+struct recipe_work {
+	mc_recipe *r;
+	struct str key, value;
+	int64_t n;
+};
+
+mc_recipe *
+mc_recipe_new(void)
+{
+	mc_recipe *r = calloc(1, sizeof *r);
+
+	if (!r || !ctx_open(&r->c, NULL)) {
+		free(r);
+		return NULL;
+	}
+	recipe_init(&r->r);
+	return r;
+}
+
+static bool
+set_text(void *arg)
+{
+	struct recipe_work *w = arg;
+
+	return recipe_set_json(&w->r->c, &w->r->r, w->key, w->value);
+}
+
+static bool
+set_dim(void *arg)
+{
+	struct recipe_work *w = arg;
+
+	return recipe_set_dim(&w->r->c, &w->r->r, w->key, w->n);
+}
+
+static bool
+read_json(void *arg)
+{
+	struct recipe_work *w = arg;
+	bool ok;
+
+	w->r->c.file = str_copy(w->r->c.a, w->key);
+	ok = recipe_read_json(&w->r->c, &w->r->r, w->value);
+	w->r->c.file = S("");
+	return ok;
+}
+
+mc_status
+mc_recipe_set(mc_recipe *r, const char *key, const char *value)
+{
+	struct recipe_work w = {r, str_of(key), str_of(value), 0};
+
+	return ctx_enter(&r->c, set_text, &w);
+}
+
+mc_status
+mc_recipe_set_dim(mc_recipe *r, const char *name, int64_t value)
+{
+	struct recipe_work w = {r, str_of(name), S(""), value};
+
+	return ctx_enter(&r->c, set_dim, &w);
+}
+
+mc_status
+mc_recipe_json(mc_recipe *r, const char *text, size_t n, const char *name)
+{
+	struct recipe_work w = {r, str_of(name ? name : "recipe"), {text, (uint32_t)(n < UINT32_MAX / 2 ? n : UINT32_MAX / 2)}, 0};
+
+	return ctx_enter(&r->c, read_json, &w);
+}

@@ -1,0 +1,161 @@
+/*
+ * Recipes as JSON: {"precision": "bf16", "freeze": ["vision"], "dims": {"batch": 8}, "lora": {"r": 8, "targets": "all-linear"}}.
+ * Objects are flattened to the dotted keys of recipe.def; every unknown key or value is an error that names it.
+ */
+#include "frontend.h"
+
+static struct str
+scalar_text(struct ctx *c, const json_t *j)
+{
+	if (json_is_string(j))
+		return json_str(j);
+	if (json_is_integer(j))
+		return str_fmt(c->a, "%lld", (long long)json_integer_value(j));
+	if (json_is_real(j))
+		return str_fmt(c->a, "%.17f", json_real_value(j));
+	if (json_is_boolean(j))
+		return json_is_true(j) ? S("true") : S("false");
+	return json_is_null(j) ? S("null") : json_is_array(j) ? S("a list") : S("an object");
+}
+
+/* A list may be given as one string; lora.targets tells the two apart. */
+static bool
+set_list(struct ctx *c, struct recipe *r, unsigned key, const json_t *j)
+{
+	struct recipe_value v = {.set = true, .i = json_is_string(j)};
+	size_t n = json_is_array(j) ? json_array_size(j) : 1;
+
+	v.list = NEW(c->a, struct str, n + 1);
+	for (size_t i = 0; i < n; i++) {
+		const json_t *item = json_is_array(j) ? json_array_get(j, i) : j;
+		struct str text = scalar_text(c, item);
+
+		if (!json_is_string(item))
+			return diag(c, DIAG_BAD_VALUE, key_info(key)->name, SFMT(text), "a list of strings");
+		v.list[v.nlist++] = str_copy(c->a, text);
+	}
+	r->v[key] = v;
+	return true;
+}
+
+static bool
+set_value(struct ctx *c, struct recipe *r, unsigned key, const json_t *j)
+{
+	struct str text = scalar_text(c, j);
+
+	if (key_info(key)->type == RT_LIST)
+		return set_list(c, r, key, j);
+	if (json_is_null(j)) {     /* null = the default */
+		struct recipe dflt;
+
+		recipe_init(&dflt);
+		r->v[key] = dflt.v[key];
+		return true;
+	}
+	return recipe_set_text(c, r, key, text);
+}
+
+static bool
+set_dims(struct ctx *c, struct recipe *r, const json_t *dims)
+{
+	const char *name;
+	json_t *value;
+
+	if (!json_is_object(dims))
+		return diag(c, DIAG_BAD_VALUE, "dims", SFMT(scalar_text(c, dims)), "an object of names and whole numbers");
+	json_object_foreach((json_t *)(uintptr_t)dims, name, value) {
+		if (!json_is_integer(value))
+			return diag(c, DIAG_BAD_VALUE, "dims", SFMT(scalar_text(c, value)), "whole numbers");
+		if (!recipe_set_dim(c, r, str_of(name), json_integer_value(value)))
+			return false;
+	}
+	return true;
+}
+
+static bool
+is_prefix(struct str name)
+{
+	for (unsigned k = 1; k < RK_COUNT; k++) {
+		struct str key = str_of(key_info(k)->name);
+
+		if (str_starts(key, name) && key.n > name.n && key.p[name.n] == '.')
+			return true;
+	}
+	return false;
+}
+
+static bool
+unknown_key(struct ctx *c, struct str name)
+{
+	struct str known = recipe_key_list(c);
+
+	return diag(c, DIAG_UNKNOWN_KEY, SFMT(name), SFMT(known));
+}
+
+static bool
+set_object(struct ctx *c, struct recipe *r, struct str prefix, const json_t *object)
+{
+	const char *name;
+	json_t *value;
+
+	json_object_foreach((json_t *)(uintptr_t)object, name, value) {
+		struct str full = str_fmt(c->a, "%.*s.%s", SFMT(prefix), name);
+		unsigned key = key_by_name(full);
+
+		if (!key)
+			return unknown_key(c, full);
+		if (!set_value(c, r, key, value))
+			return false;
+	}
+	return true;
+}
+
+static bool
+set_named(struct ctx *c, struct recipe *r, struct str name, const json_t *value)
+{
+	unsigned key = key_by_name(name);
+
+	if (str_eq(name, S("dims")))
+		return set_dims(c, r, value);
+	if (key)
+		return set_value(c, r, key, value);
+	if (!is_prefix(name))
+		return unknown_key(c, name);
+	if (json_is_null(value) || json_is_false(value))
+		return true;
+	if (!json_is_object(value))
+		return diag(c, DIAG_BAD_VALUE, str_copy(c->a, name).p, SFMT(scalar_text(c, value)), "an object");
+	return set_object(c, r, name, value);
+}
+
+bool
+recipe_read_json(struct ctx *c, struct recipe *r, struct str text)
+{
+	json_t *doc = json_read(c, text), *value;
+	const char *name;
+
+	if (!doc)
+		return false;
+	if (!json_is_object(doc))
+		return diag(c, DIAG_JSON_FIELD, SFMT(S("recipe")), "an object");
+	json_object_foreach(doc, name, value)
+		if (!set_named(c, r, str_of(name), value))
+			return false;
+	return true;
+}
+
+/* A flag's value: JSON where it is an object or a list ("--lora '{...}'"), else text; "--dim batch=8,seq=2048". */
+bool
+recipe_set_json(struct ctx *c, struct recipe *r, struct str name, struct str text)
+{
+	unsigned key = key_by_name(name);
+	json_t *doc;
+
+	if (!str_starts(text, S("{")) && !str_starts(text, S("["))) {
+		if (!key)
+			return unknown_key(c, name);
+		return recipe_set_text(c, r, key, text);
+	}
+	doc = json_read(c, text);
+	return doc && set_named(c, r, name, doc);
+}

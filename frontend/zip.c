@@ -1,0 +1,149 @@
+/*
+ * The PyTorch zip container by libzip: members are found by name, with or without the archive's root
+ * folder, and read whole up to a limit. Weights are members too; nobody asks for them.
+ */
+#include "frontend.h"
+
+#include <string.h>
+#include <zip.h>
+
+struct zip_archive {
+	zip_t *z;
+	struct str root;           /* first path component of the first member, with its slash; may be empty */
+};
+
+static void
+discard(void *p)
+{
+	zip_discard(p);
+}
+
+static bool
+is_zip(const struct source *src)
+{
+	return src->n >= 22 && memcmp(src->p, "PK", 2) == 0;
+}
+
+static void
+find_root(struct ctx *c, struct zip_archive *a)
+{
+	const char *first = zip_get_num_entries(a->z, 0) > 0 ? zip_get_name(a->z, 0, ZIP_FL_ENC_RAW) : NULL;
+	const char *slash = first ? strchr(first, '/') : NULL;
+
+	if (slash)
+		a->root = str_copy(c->a, (struct str){first, (uint32_t)(slash - first) + 1});
+}
+
+struct zip_archive *
+zip_open_source(struct ctx *c, const struct source *src)
+{
+	struct zip_archive *a = NEW(c->a, struct zip_archive, 1);
+	zip_error_t e;
+	zip_source_t *zs;
+
+	if (!is_zip(src)) {
+		diag(c, DIAG_ZIP_BAD, "the signature is missing");
+		return NULL;
+	}
+	zip_error_init(&e);
+	zs = zip_source_buffer_create(src->p, src->n, 0, &e);
+	a->z = zs ? zip_open_from_source(zs, ZIP_RDONLY, &e) : NULL;
+	if (!a->z) {
+		diag(c, DIAG_ZIP_BAD, zip_error_strerror(&e));
+		zip_source_free(zs);
+		zip_error_fini(&e);
+		return NULL;
+	}
+	zip_error_fini(&e);
+	arena_defer(c->a, discard, a->z);
+	find_root(c, a);
+	return a;
+}
+
+void
+zip_close_archive(struct ctx *c, struct zip_archive *a)
+{
+	arena_cancel(c->a, a->z);
+}
+
+static zip_int64_t
+locate(const struct zip_archive *a, struct str name)
+{
+	char path[4096];
+	zip_int64_t i;
+
+	if (name.n + a->root.n >= sizeof path)
+		return -1;
+	memcpy(path, name.p, name.n);
+	path[name.n] = 0;
+	i = zip_name_locate(a->z, path, ZIP_FL_ENC_RAW);
+	if (i >= 0 || !a->root.n)
+		return i;
+	memcpy(path, a->root.p, a->root.n);
+	memcpy(path + a->root.n, name.p, name.n);
+	path[a->root.n + name.n] = 0;
+	return zip_name_locate(a->z, path, ZIP_FL_ENC_RAW);
+}
+
+bool
+zip_has(const struct zip_archive *a, struct str name)
+{
+	return locate(a, name) >= 0;
+}
+
+bool
+zip_find_suffix(const struct zip_archive *a, struct str suffix, struct str *name)
+{
+	zip_int64_t n = zip_get_num_entries(a->z, 0);
+
+	for (zip_int64_t i = 0; i < n; i++) {
+		const char *s = zip_get_name(a->z, (zip_uint64_t)i, ZIP_FL_ENC_RAW);
+
+		if (s && str_ends(str_of(s), suffix)) {
+			*name = str_of(s);
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool
+read_all(struct ctx *c, zip_file_t *f, struct str name, char *p, uint64_t size)
+{
+	uint64_t got = 0;
+
+	while (got < size) {
+		zip_int64_t n = zip_fread(f, p + got, size - got);
+
+		if (n <= 0)
+			return diag(c, DIAG_ZIP_MEMBER, SFMT(name), n < 0 ? zip_file_strerror(f) : "shorter than its directory entry says");
+		got += (uint64_t)n;
+	}
+	return true;
+}
+
+bool
+zip_read(struct ctx *c, const struct zip_archive *a, struct str name, struct str *out)
+{
+	struct str own = str_copy(c->a, name);
+	zip_int64_t i = locate(a, name);
+	zip_stat_t st;
+	zip_file_t *f;
+	char *p;
+	bool ok;
+
+	if (i < 0)
+		return diag(c, DIAG_ZIP_NO_MEMBER, own.p);
+	if (zip_stat_index(a->z, (zip_uint64_t)i, 0, &st) || !(st.valid & ZIP_STAT_SIZE))
+		return diag(c, DIAG_ZIP_MEMBER, SFMT(name), zip_strerror(a->z));
+	if (st.size > c->lim.member || st.size > INT32_MAX)
+		return diag(c, DIAG_MEMBER_TOO_BIG, SFMT(name), (unsigned long long)st.size, (unsigned long long)c->lim.member);
+	p = NEW(c->a, char, st.size + 1);          /* before the member is open: an allocation may leave by the door */
+	f = zip_fopen_index(a->z, (zip_uint64_t)i, 0);
+	if (!f)
+		return diag(c, DIAG_ZIP_MEMBER, SFMT(name), zip_strerror(a->z));
+	ok = read_all(c, f, name, p, st.size);
+	zip_fclose(f);
+	*out = (struct str){p, (uint32_t)st.size};
+	return ok;
+}
