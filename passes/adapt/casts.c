@@ -1,0 +1,147 @@
+/*
+ * casts: what a dtype conversion in the file means when the model runs in another precision.
+ *
+ *   .to(device) that the exporter recorded with a dtype, and a buffer's .to(device, dtype)     nothing
+ *   to fp32, in a 16-bit file                                                                  "up": written in the model, stays
+ *   to the file's own dtype                                                                    "back": what was cast up before, else the parameters' dtype
+ *   to fp32, in an fp32 file (a no-op there): "back" if its operand comes, inside the same module call, from an earlier "up"
+ *       of that call, or is a floating-point input; otherwise "up"
+ *
+ * A no-op conversion returns its operand, and the exporter names every later use after it, even outside the module: h.to(float32)
+ * in a norm renames the residual stream. A use outside the call of such a conversion means the operand.
+ */
+#include "../passes.h"
+
+struct casts {
+	struct analysis *a;
+	struct graph *g;
+	struct calls calls;
+	uint32_t *up;              /* per node: the "up" conversion that it derives from within its call, 0 = none */
+	uint32_t *renamed;         /* per value: the operand of the no-op "up" that made it, 0 = none */
+};
+
+static unsigned
+innermost(const struct casts *k, uint32_t n)
+{
+	return k->calls.at[n] + calls_depth(k->g, n);
+}
+
+static bool
+same_call(const struct casts *k, uint32_t a, uint32_t b)
+{
+	unsigned x = innermost(k, a), y = innermost(k, b);
+
+	return k->calls.first[x] == k->calls.first[y] && k->calls.last[x] == k->calls.last[y];
+}
+
+/* Is a's innermost call b's, or inside of it? */
+static bool
+within_call(const struct casts *k, uint32_t a, uint32_t b)
+{
+	unsigned x = innermost(k, a), y = innermost(k, b);
+
+	return k->calls.first[x] >= k->calls.first[y] && k->calls.last[x] <= k->calls.last[y];
+}
+
+static uint32_t
+derived_from(const struct casts *k, uint32_t n)
+{
+	uint32_t src = 0;
+
+	for (struct operands it = operands_of(k->g, n); operand_next(&it);) {
+		uint32_t p = k->g->vals[it.val].kind == VAL_NODE ? k->g->vals[it.val].node : 0;
+
+		if (p && k->up[p] && same_call(k, p, n))
+			src = k->up[p];
+	}
+	return src;
+}
+
+static void
+make_identity(struct graph *g, uint32_t n)
+{
+	g->nodes[n].op = OP_IDENTITY;
+	g->nodes[n].narg = 1;
+}
+
+static void
+make_back(struct casts *k, uint32_t n, uint32_t up)
+{
+	struct arg *dtype = node_arg(k->g, n, "dtype");
+	uint32_t before = up ? node_args(k->g, up)->u.val : 0;
+
+	if (before && dtype_is_float(k->g->vals[before].dtype))
+		*dtype = (struct arg){.kind = ARG_DTYPE_OF, .u.val = before};
+	else
+		*dtype = arg_dtype(k->a->plan.param_dtype);
+}
+
+static void
+convert(struct casts *k, uint32_t n, uint32_t src)
+{
+	struct graph *g = k->g;
+	const struct arg *dtype = node_arg(g, n, "dtype"), *device = node_arg(g, n, "device"), *layout = node_arg(g, n, "layout");
+	uint32_t x = node_args(g, n)->u.val, y = node_outs(g, n)[0];
+	bool low = g->file_dtype != DT_FP32, same = g->vals[x].dtype == g->vals[y].dtype, up = false;
+	bool on_device = device && device->kind != ARG_NONE && !(layout && layout->kind != ARG_NONE);
+
+	if (layout && layout->kind != ARG_NONE && same)
+		make_identity(g, n);
+	else if (!dtype_is_float(dtype->dtype))
+		;                      /* to a whole number: as written */
+	else if (on_device && (g->vals[x].kind == VAL_BUFFER || g->vals[x].kind == VAL_CONST))
+		make_identity(g, n);
+	else if ((low && dtype->dtype == g->file_dtype) || on_device || (g->vals[x].kind == VAL_INPUT && dtype_is_float(g->vals[x].dtype)) || (!low && src))
+		make_back(k, n, src);
+	else
+		up = true;
+	if (up)
+		k->up[n] = n;
+	if (up && same)
+		k->renamed[y] = x;
+}
+
+static bool
+is_conversion(const struct graph *g, uint32_t n)
+{
+	const struct node *x = &g->nodes[n];
+	const struct arg *dtype = x->op == OP_TO || x->op == OP_TO_COPY ? node_arg(g, n, "dtype") : NULL;
+
+	return dtype && dtype->kind == ARG_DTYPE && node_args(g, n)->kind == ARG_VAL;
+}
+
+static void
+restore_names(struct casts *k)
+{
+	struct graph *g = k->g;
+
+	for (uint32_t n = 1; n < g->nnode; n++)
+		for (struct operands it = operands_of(g, n); operand_next(&it);)
+			while (k->renamed[*it.slot] && !within_call(k, n, g->vals[*it.slot].node))
+				*it.slot = k->renamed[*it.slot];
+	for (uint32_t i = 0; i < g->noutput; i++)
+		if (k->renamed[g->outputs[i]])
+			g->outputs[i] = k->renamed[g->outputs[i]];
+}
+
+bool
+pass_casts(struct analysis *a)
+{
+	struct graph *g = a->g;
+	struct casts k = {.a = a, .g = g, .calls = calls_find(g, a->c->a)};
+
+	if (a->r->v[RK_ATTENTION].i == ATT_KEEP && a->r->v[RK_PRECISION].i == PREC_FILE)
+		return true;
+	k.up = NEW(a->c->a, uint32_t, g->nnode);
+	k.renamed = NEW(a->c->a, uint32_t, g->nval);
+	for (uint32_t n = 1; n < g->nnode; n++) {
+		uint32_t src = derived_from(&k, n);
+
+		if (is_conversion(g, n))
+			convert(&k, n, src);
+		else
+			k.up[n] = src;
+	}
+	restore_names(&k);
+	return true;
+}

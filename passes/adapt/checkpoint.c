@@ -1,0 +1,149 @@
+/*
+ * checkpoint: which module calls are rerun in backward, and which embeddings' outputs become leaves.
+ *
+ * By default every repeated block: a numbered child of a list whose siblings have its class and that calls modules of its own;
+ * outermost ones only. transformers turns enable_input_require_grads on with checkpointing if the model's main input is token
+ * ids: the input embedding of every submodel (token embedding, patch convolution) then has a leaf as its output.
+ */
+#include "../passes.h"
+
+/* ---- blocks ------------------------------------------------------------------------------------------------ */
+
+/* "encoder.layer.12" -> "encoder.layer." */
+static struct str
+list_prefix(struct str path)
+{
+	uint32_t n = path.n;
+
+	while (n && path.p[n - 1] >= '0' && path.p[n - 1] <= '9')
+		n--;
+	return n < path.n && (n == 0 || path.p[n - 1] == '.') ? str_sub(path, 0, n) : S("");
+}
+
+static bool
+has_children(const struct graph *g, uint32_t s)
+{
+	for (uint32_t i = s + 1; i < g->nscope; i++)
+		if (g->scopes[i].parent == s)
+			return true;
+	return false;
+}
+
+static bool
+has_sibling(const struct graph *g, uint32_t s, struct str prefix)
+{
+	for (uint32_t i = 1; i < g->nscope; i++)
+		if (i != s && g->scopes[i].parent == g->scopes[s].parent && g->scopes[i].cls == g->scopes[s].cls &&
+		    g->scopes[i].path != g->scopes[s].path && str_eq(list_prefix(scope_path(g, i)), prefix))
+			return true;
+	return false;
+}
+
+static bool
+is_block(const struct analysis *a, uint32_t s)
+{
+	struct str path = scope_path(a->g, s), prefix = list_prefix(path);
+
+	if (a->r->v[RK_CHECKPOINT_MODULES].nlist)
+		return recipe_matches(a->r, RK_CHECKPOINT_MODULES, path);
+	return prefix.n && has_children(a->g, s) && has_sibling(a->g, s, prefix);
+}
+
+static void
+find_blocks(struct analysis *a)
+{
+	struct graph *g = a->g;
+	struct calls k = calls_find(g, a->c->a);
+	bool *block = NEW(a->c->a, bool, g->nscope);
+	uint32_t cap = 0;
+
+	for (uint32_t s = 1; s < g->nscope; s++)
+		block[s] = is_block(a, s);
+	for (uint32_t n = 1; n < g->nnode; n++)
+		for (unsigned d = 1; d <= calls_depth(g, n); d++) {
+			uint32_t at = k.at[n] + d;
+
+			if (k.first[at] != n || !block[scope_at(g, g->nodes[n].scope, d)])
+				continue;
+			ROOM(a->c->a, a->plan.blocks, a->plan.nblock, cap, 1);
+			a->plan.blocks[a->plan.nblock++] = (struct block){n, k.last[at]};
+			n = k.last[at];
+			break;
+		}
+}
+
+/* ---- input embeddings ---------------------------------------------------------------------------------------- */
+
+static bool
+feeds(const struct graph *g, const bool *fed, uint32_t n)
+{
+	for (struct operands it = operands_of(g, n); operand_next(&it);)
+		if (fed[it.val])
+			return true;
+	return false;
+}
+
+static bool
+takes_token_ids(const struct graph *g, const bool *fed)
+{
+	for (uint32_t n = 1; n < g->nnode; n++)
+		if (g->nodes[n].op == OP_EMBEDDING && feeds(g, fed, n))
+			return true;
+	return false;
+}
+
+/* Inputs, and what only converts or reshapes them. A decoder's own ids are not the main input. */
+static bool *
+find_fed(struct analysis *a, bool *main_ids)
+{
+	struct graph *g = a->g;
+	bool *fed = NEW(a->c->a, bool, g->nval), *ids = NEW(a->c->a, bool, g->nval);
+
+	for (uint32_t i = 0; i < g->ninput; i++) {
+		uint32_t v = g->inputs[i];
+
+		fed[v] = true;
+		ids[v] = dtype_info(g->vals[v].dtype)->cat == CAT_INT && !str_starts(graph_str(g, g->vals[v].name), S("decoder_"));
+	}
+	for (uint32_t n = 1; n < g->nnode; n++) {
+		unsigned op = g->nodes[n].op;
+
+		if (op != OP_TO && op != OP_VIEW && op != OP_RESHAPE && op != OP_IDENTITY)
+			continue;
+		fed[node_outs(g, n)[0]] = feeds(g, fed, n);
+		ids[node_outs(g, n)[0]] = feeds(g, ids, n);
+	}
+	*main_ids = takes_token_ids(g, ids);
+	return fed;
+}
+
+static void
+mark_embeddings(struct analysis *a)
+{
+	struct graph *g = a->g;
+	bool main_ids, *fed = find_fed(a, &main_ids);
+	int64_t asked = a->r->v[RK_INPUT_REQUIRE_GRADS].i;
+
+	if (asked == TRI_FALSE || (asked == TRI_AUTO && !(a->r->v[RK_CHECKPOINT].i && main_ids)))
+		return;
+	for (uint32_t n = 1; n < g->nnode; n++)
+		if ((g->nodes[n].op == OP_EMBEDDING || g->nodes[n].op == OP_CONV) && feeds(g, fed, n))
+			g->nodes[n].flags |= NF_INPUT_EMBEDDING;
+	assume(a, "the input embeddings' outputs require grad (enable_input_require_grads)");
+}
+
+bool
+pass_checkpoint(struct analysis *a)
+{
+	mark_embeddings(a);
+	if (!a->r->v[RK_CHECKPOINT].i)
+		return true;
+	a->plan.reentrant = a->r->v[RK_CHECKPOINT].i == CKPT_REENTRANT;
+	find_blocks(a);
+	if (!a->plan.nblock)
+		diag(a->c, DIAG_NO_MATCH, "checkpoint", SFMT(S("*")), "repeated block");
+	else
+		assume(a, "%u module calls are checkpointed, the first is %.*s", a->plan.nblock,
+		    SFMT(scope_path(a->g, a->g->nodes[a->plan.blocks[0].first].scope)));
+	return true;
+}

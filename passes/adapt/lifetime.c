@@ -1,0 +1,327 @@
+/*
+ * lifetime: after which node the forward lets go of each value. What nobody saves lives as long as a Python frame holds it.
+ *
+ *   names  The file has stack traces: one frame a module call, with the statement's text. A value bound to a name lives
+ *          until the name is bound again in that frame, or the frame returns.
+ *   call   The file has module stacks only: an argument of a module call lives until the call returns.
+ *   last   Neither: until the last use.
+ *
+ * Each includes the one below it. Measured on 82 jobs in lowering.md section 5.
+ */
+#include "../passes.h"
+
+#include <string.h>
+
+struct lifetimes {
+	struct analysis *a;
+	struct graph *g;
+	struct calls calls;
+	uint32_t *end;             /* per value: the node after which it is let go; 0 = not made by a node */
+};
+
+static void
+extend(struct lifetimes *l, uint32_t v, uint32_t to)
+{
+	if (l->g->vals[v].kind == VAL_NODE && l->end[v] < to)
+		l->end[v] = to;
+}
+
+/* ---- last and call ------------------------------------------------------------------------------------------- */
+
+/* The end of the call that took the value as an argument, seen from where it was made; the use itself if they share all calls. */
+static uint32_t
+end_of_call(const struct lifetimes *l, uint32_t maker, uint32_t user)
+{
+	unsigned p = calls_depth(l->g, maker), q = calls_depth(l->g, user), d = 0;
+
+	while (d <= p && d <= q && calls_same(&l->calls, maker, user, d))
+		d++;
+	return d <= q ? l->calls.last[l->calls.at[user] + d] : user;
+}
+
+static void
+by_use(struct lifetimes *l, bool calls)
+{
+	struct graph *g = l->g;
+
+	for (uint32_t n = 1; n < g->nnode; n++) {
+		for (uint32_t k = 0; k < g->nodes[n].nout; k++)
+			extend(l, node_outs(g, n)[k], n);
+		for (struct operands it = operands_of(g, n); operand_next(&it);)
+			if (g->vals[it.val].kind == VAL_NODE)
+				extend(l, it.val, calls ? end_of_call(l, g->vals[it.val].node, n) : n);
+	}
+}
+
+/* The library's loss function keeps its padded labels until it returns; an appended loss keeps all its values. */
+static void
+hold_for_loss(struct lifetimes *l)
+{
+	struct graph *g = l->g;
+	uint32_t loss = 0;
+
+	for (uint32_t n = 1; n < g->nnode; n++)
+		if (g->nodes[n].op == OP_CROSS_ENTROPY)
+			loss = n;
+	for (uint32_t n = 1; n < g->nnode; n++) {
+		bool labels = g->nodes[n].op == OP_PAD && !dtype_is_float(g->vals[node_outs(g, n)[0]].dtype);
+
+		for (uint32_t k = 0; k < g->nodes[n].nout; k++)
+			if (g->nodes[n].flags & NF_LOSS || (labels && loss))
+				extend(l, node_outs(g, n)[k], g->nodes[n].flags & NF_LOSS ? g->nnode - 1 : loss);
+	}
+}
+
+static bool
+is_composite(const struct lifetimes *l, uint32_t first, uint32_t last, unsigned d)
+{
+	for (uint32_t n = first; n <= last; n++)
+		if (calls_depth(l->g, n) > d)
+			return true;
+	return false;
+}
+
+/* Without names: what a composite module gives to the outermost frame is a local there (outputs = self.model(...)). */
+static void
+hold_in_outermost(struct lifetimes *l)
+{
+	struct graph *g = l->g;
+	bool *composite = NEW(l->a->c->a, bool, g->nnode);
+
+	for (uint32_t n = 1; n < g->nnode; n++)
+		if (calls_depth(g, n) >= 1) {
+			uint32_t at = l->calls.at[n] + 1;
+
+			composite[n] = n == l->calls.first[at] ? is_composite(l, n, l->calls.last[at], 1) : composite[l->calls.first[at]];
+		}
+	for (uint32_t n = 1; n < g->nnode; n++)
+		for (struct operands it = operands_of(g, n); operand_next(&it);) {
+			uint32_t maker = g->vals[it.val].kind == VAL_NODE ? g->vals[it.val].node : 0;
+
+			if (maker && composite[maker] && (calls_depth(g, n) < 1 || !calls_same(&l->calls, maker, n, 1)))
+				extend(l, it.val, g->nnode - 1);
+		}
+}
+
+/* ---- names -------------------------------------------------------------------------------------------------------- */
+
+struct statement {
+	uint32_t first, last;      /* nodes */
+	uint32_t line, text;
+	uint32_t callee;           /* scope that it calls, 0 = none */
+};
+
+struct binding {
+	struct str name;
+	uint32_t *vals, n;
+};
+
+struct frame_state {
+	struct binding *names;  uint32_t n, cap;
+};
+
+static bool
+is_target_char(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || strchr("_ \t,.[]\"'()*", c);
+}
+
+/* The left side of "name[, name..] [: type] = ...", or empty. */
+static struct str
+targets_of(struct str text)
+{
+	static const char *const not_binding[] = {"return", "if ", "for ", "assert", "while ", "elif ", "yield"};
+	int64_t eq = str_find(text, '='), colon;
+	struct str lhs;
+	int depth = 0;
+
+	for (size_t i = 0; i < sizeof not_binding / sizeof not_binding[0]; i++)
+		if (str_starts(text, str_of(not_binding[i])))
+			return S("");
+	if (eq <= 0 || (eq + 1 < text.n && text.p[eq + 1] == '='))
+		return S("");
+	lhs = str_sub(text, 0, (uint32_t)eq);
+	colon = str_find(lhs, ':');
+	if (colon >= 0)
+		lhs = str_sub(lhs, 0, (uint32_t)colon);
+	for (uint32_t i = 0; i < lhs.n; i++) {
+		if (!is_target_char(lhs.p[i]))
+			return S("");
+		depth += lhs.p[i] == '(' || lhs.p[i] == '[';
+		depth -= lhs.p[i] == ')' || lhs.p[i] == ']';
+	}
+	return depth ? S("") : str_trim(lhs);
+}
+
+static struct binding *
+find_name(struct lifetimes *l, struct frame_state *f, struct str name)
+{
+	for (uint32_t i = 0; i < f->n; i++)
+		if (str_eq(f->names[i].name, name))
+			return &f->names[i];
+	ROOM(l->a->c->a, f->names, f->n, f->cap, 1);
+	f->names[f->n] = (struct binding){.name = name};
+	return &f->names[f->n++];
+}
+
+static void
+rebind(struct lifetimes *l, struct frame_state *f, struct str name, uint32_t *vals, uint32_t n, uint32_t at)
+{
+	struct binding *b = find_name(l, f, name);
+
+	for (uint32_t i = 0; i < b->n; i++)
+		extend(l, b->vals[i], at);
+	b->vals = vals;
+	b->n = n;
+}
+
+/* What the statement leaves behind: values used after it, else the first result of its last node. */
+static uint32_t
+results_of(struct lifetimes *l, const struct statement *s, const uint32_t *last_use, uint32_t **out)
+{
+	struct graph *g = l->g;
+	uint32_t total = 0, n = 0;
+
+	for (uint32_t k = s->first; k <= s->last; k++)
+		total += g->nodes[k].nout;
+	*out = NEW(l->a->c->a, uint32_t, total + 1);
+	for (uint32_t k = s->first; k <= s->last; k++)
+		for (uint32_t i = 0; i < g->nodes[k].nout; i++)
+			if (last_use[node_outs(g, k)[i]] > s->last)
+				(*out)[n++] = node_outs(g, k)[i];
+	if (!n && g->nodes[s->last].nout)
+		(*out)[n++] = node_outs(g, s->last)[0];
+	return n;
+}
+
+static void
+run_statement(struct lifetimes *l, struct frame_state *f, const struct statement *s, const uint32_t *last_use)
+{
+	struct str rest = targets_of(graph_str(l->g, s->text)), count = rest, name;
+	uint32_t *vals, n, targets = 0, q = 0;
+
+	if (!rest.n)
+		return;
+	while (str_cut(&count, ',', &name))
+		targets++;
+	n = results_of(l, s, last_use, &vals);
+	for (; str_cut(&rest, ',', &name); q++) {
+		uint32_t from = targets == 1 ? 0 : q < n ? q : n, to = q + 1 < targets ? (from < n ? from + 1 : n) : n;
+
+		rebind(l, f, str_trim(name), vals + from, to - from, s->last);
+	}
+}
+
+/* "layers.3" after "layers.2" on one line is the next turn of a loop. */
+static bool
+next_turn(const struct graph *g, uint32_t a, uint32_t b)
+{
+	struct str x = scope_path(g, a), y = scope_path(g, b);
+
+	if (!a || !b || str_eq(x, y))
+		return false;
+	while (x.n && x.p[x.n - 1] >= '0' && x.p[x.n - 1] <= '9')
+		x.n--;
+	while (y.n && y.p[y.n - 1] >= '0' && y.p[y.n - 1] <= '9')
+		y.n--;
+	return str_eq(x, y);
+}
+
+static uint32_t
+callee_at(const struct graph *g, uint32_t n, unsigned d)
+{
+	return calls_depth(g, n) > d ? scope_at(g, g->nodes[n].scope, d + 1) : 0;
+}
+
+/* One frame: the nodes of one module call, cut into statements by their line at that depth. */
+static void
+run_frame(struct lifetimes *l, uint32_t first, uint32_t last, unsigned d, const uint32_t *last_use)
+{
+	struct graph *g = l->g;
+	struct frame_state f = {0};
+	struct statement cur = {0};
+
+	for (uint32_t n = first; n <= last; n++) {
+		const struct frame *line;
+		uint32_t callee;
+
+		if (d >= g->nodes[n].nframe)
+			continue;
+		line = &g->frames[g->nodes[n].frame + d];
+		callee = callee_at(g, n, d);
+		if (!cur.first || cur.line != line->line || next_turn(g, cur.callee, callee)) {
+			if (cur.first)
+				run_statement(l, &f, &cur, last_use);
+			cur = (struct statement){n, n, line->line, line->text, callee};
+		}
+		cur.last = n;
+		cur.callee = callee ? callee : cur.callee;
+	}
+	if (cur.first)
+		run_statement(l, &f, &cur, last_use);
+	for (uint32_t i = 0; i < f.n; i++)
+		for (uint32_t k = 0; k < f.names[i].n; k++)
+			extend(l, f.names[i].vals[k], last);
+}
+
+static void
+by_name(struct lifetimes *l)
+{
+	struct graph *g = l->g;
+	uint32_t *last_use = NEW(l->a->c->a, uint32_t, g->nval);
+
+	memcpy(last_use, l->end, g->nval * sizeof *last_use);
+	for (uint32_t n = 1; n < g->nnode; n++)
+		for (unsigned d = 0; d <= calls_depth(g, n); d++)
+			if (l->calls.first[l->calls.at[n] + d] == n)
+				run_frame(l, n, l->calls.last[l->calls.at[n] + d], d, last_use);
+}
+
+/* ---- the plan ------------------------------------------------------------------------------------------------------ */
+
+/* Values by the node that ends them, in order of their making; the caller's outputs outlive the last node. */
+static void
+fill_plan(struct lifetimes *l)
+{
+	struct graph *g = l->g;
+	struct plan *p = &l->a->plan;
+	uint32_t *at;
+
+	p->release_at = NEW(l->a->c->a, uint32_t, g->nnode + 2);
+	p->release = NEW(l->a->c->a, uint32_t, g->nval + 1);
+	for (uint32_t v = 1; v < g->nval; v++)
+		if (l->end[v] && l->end[v] < g->nnode)
+			p->release_at[l->end[v] + 1]++;
+	for (uint32_t n = 1; n <= g->nnode; n++)
+		p->release_at[n] += p->release_at[n - 1];
+	at = NEW(l->a->c->a, uint32_t, g->nnode + 2);
+	memcpy(at, p->release_at, (g->nnode + 1) * sizeof *at);
+	for (uint32_t n = 1; n < g->nnode; n++)
+		for (uint32_t k = 0; k < g->nodes[n].nout; k++) {
+			uint32_t v = node_outs(g, n)[k];
+
+			if (v && l->end[v] < g->nnode)
+				p->release[at[l->end[v]]++] = v;
+		}
+}
+
+bool
+pass_lifetime(struct analysis *a)
+{
+	struct lifetimes l = {.a = a, .g = a->g, .calls = calls_find(a->g, a->c->a), .end = NEW(a->c->a, uint32_t, a->g->nval)};
+	bool names = a->g->has_frames, calls = names || a->g->has_scopes;
+
+	by_use(&l, calls);
+	if (names)
+		by_name(&l);
+	if (calls)
+		hold_for_loss(&l);
+	if (!names)
+		hold_in_outermost(&l);
+	for (uint32_t i = 0; i < a->g->noutput; i++)
+		extend(&l, a->g->outputs[i], a->g->nnode);
+	fill_plan(&l);
+	assume(a, "values that nobody saved live %s", names ? "until their name is bound again or their function returns (stack traces)" :
+	    calls ? "until the module call that took them returns (module stacks; the file has no stack traces)" : "until their last use (the file has neither stack traces nor module stacks)");
+	return true;
+}

@@ -1,0 +1,273 @@
+/*
+ * masks: while exporting, libraries always build attention masks; while training without padding they do not. What computes
+ * a mask is followed back from its use: if it comes from positions and comparisons alone, the mask says "causal" or nothing.
+ *
+ *   scaled_dot_product_attention(q, k, v, mask)   the mask goes; is_causal is set if positions were compared with each other
+ *   repeat_kv before such an attention            undone: without a mask the library passes the few heads
+ *   add(scores, mask) in written-out attention     the identity, if the mask is all true; a causal one is really added
+ *
+ * Then whatever only these uses needed is dropped; results that nobody used in the first place were computed in training, too.
+ */
+#include "../passes.h"
+
+enum mask_kind { NOT_A_MASK, ALL_TRUE, CAUSAL };
+
+struct masks {
+	struct analysis *a;
+	struct graph *g;
+	uint8_t *kind;             /* per value: enum mask_kind + 1, 0 = not looked at */
+	uint32_t *seen, run;       /* per node */
+	uint32_t *stack;
+	bool dropped;
+};
+
+/* ---- what a value is made of ------------------------------------------------------------------------------ */
+
+static bool
+makes_numbers(unsigned op)
+{
+	static const uint16_t ok[] = {
+		OP_ARANGE, OP_FULL, OP_ZEROS, OP_ONES, OP_EMPTY, OP_FULL_LIKE, OP_ZEROS_LIKE, OP_NEW_FULL, OP_NEW_ZEROS, OP_SCALAR_TENSOR,
+		OP_EQ, OP_NE, OP_LT, OP_LE, OP_GT, OP_GE, OP_LOGICAL_AND, OP_LOGICAL_OR, OP_LOGICAL_NOT, OP_BITWISE_AND, OP_BITWISE_OR, OP_BITWISE_NOT,
+		OP_WHERE, OP_MASKED_FILL, OP_TRIL, OP_TRIU, OP_CUMSUM, OP_DIFF, OP_ADD, OP_SUB, OP_RSUB, OP_MUL, OP_TO, OP_TO_COPY, OP_CLONE, OP_COPY,
+		OP_CONTIGUOUS, OP_INDEX, OP_CAT, OP_STACK, OP_VIEW, OP_RESHAPE, OP_FLATTEN, OP_TRANSPOSE, OP_PERMUTE, OP_UNSQUEEZE, OP_SQUEEZE, OP_EXPAND,
+		OP_EXPAND_AS, OP_SLICE, OP_SELECT, OP_REPEAT, OP_ALIAS, OP_DETACH, OP_LIFT_FRESH_COPY, OP_ANY, OP_ALL, OP_FILL, OP_ZERO, OP_IDENTITY, OP_CONSTANT_PAD,
+		OP_PAD, OP_GATHER, OP_INDEX_SELECT,
+	};
+
+	for (size_t i = 0; i < sizeof ok / sizeof ok[0]; i++)
+		if (ok[i] == op)
+			return true;
+	return false;
+}
+
+static bool
+is_whole_number(const struct graph *g, uint32_t v)
+{
+	return dtype_info(g->vals[v].dtype)->cat <= CAT_INT && g->vals[v].dtype != DT_NONE;
+}
+
+/* positions compared with positions; a comparison with a constant says nothing about order */
+static bool
+orders_positions(const struct graph *g, uint32_t n)
+{
+	unsigned op = g->nodes[n].op;
+
+	if (op == OP_TRIL || op == OP_TRIU)
+		return true;
+	return (op == OP_LT || op == OP_LE || op == OP_GT || op == OP_GE) && node_args(g, n)[0].kind == ARG_VAL && node_args(g, n)[1].kind == ARG_VAL;
+}
+
+struct finding {
+	bool orders;               /* positions are compared with positions */
+	bool compares, chooses;    /* a comparison; a choice between two numbers by it */
+	bool foreign;              /* something that no mask is made of */
+	bool from_input;
+	int64_t window;            /* smallest constant that positions are shifted by before a comparison; 0 = none */
+};
+
+static void
+look_at(struct masks *m, uint32_t n, struct finding *f)
+{
+	const struct graph *g = m->g;
+	const struct arg *x = node_args(g, n);
+	unsigned op = g->nodes[n].op;
+
+	f->orders |= orders_positions(g, n);
+	f->compares |= orders_positions(g, n) || (op >= OP_EQ && op <= OP_GE);
+	f->chooses |= op == OP_WHERE || op == OP_MASKED_FILL;
+	f->foreign |= !makes_numbers(op);
+	if (op == OP_MUL && x[0].kind == ARG_VAL && x[1].kind == ARG_VAL && !is_whole_number(g, x[0].u.val) && !is_whole_number(g, x[1].u.val))
+		f->foreign = true;
+	if (op == OP_SUB && x[0].kind == ARG_VAL && x[1].kind == ARG_INT && is_whole_number(g, x[0].u.val) && x[1].u.i.n > 1)
+		f->window = f->window && f->window < x[1].u.i.n ? f->window : x[1].u.i.n;
+}
+
+/* Inputs and buffers of whole numbers are positions, segments or padding masks; floats among them are something else. */
+static void
+look_at_leaf(const struct masks *m, uint32_t v, struct finding *f)
+{
+	f->foreign |= !is_whole_number(m->g, v);
+	f->compares |= m->g->vals[v].dtype == DT_BOOL;
+	f->from_input |= m->g->vals[v].kind == VAL_INPUT;
+}
+
+static struct finding
+slice_back(struct masks *m, uint32_t v)
+{
+	struct graph *g = m->g;
+	struct finding f = {0};
+	uint32_t top = 0;
+
+	m->run++;
+	if (g->vals[v].kind != VAL_NODE) {
+		look_at_leaf(m, v, &f);
+		return f;
+	}
+	m->stack[top++] = g->vals[v].node;
+	m->seen[g->vals[v].node] = m->run;
+	while (top && !f.foreign) {
+		uint32_t n = m->stack[--top];
+
+		look_at(m, n, &f);
+		for (struct operands it = operands_of(g, n); operand_next(&it);) {
+			uint32_t p = g->vals[it.val].node;
+
+			if (g->vals[it.val].kind != VAL_NODE)
+				look_at_leaf(m, it.val, &f);
+			else if (m->seen[p] != m->run) {
+				m->seen[p] = m->run;
+				m->stack[top++] = p;
+			}
+		}
+	}
+	return f;
+}
+
+/* keys: how many key positions the attention has; a sliding window that covers them all hides nothing */
+static enum mask_kind
+classify(struct masks *m, uint32_t v, int64_t keys)
+{
+	if (!m->kind[v]) {
+		struct finding f = slice_back(m, v);
+
+		if (f.foreign || !(f.compares || m->g->vals[v].dtype == DT_BOOL) || (f.window && f.window < keys))
+			m->kind[v] = NOT_A_MASK + 1;
+		else
+			m->kind[v] = (f.orders ? CAUSAL : ALL_TRUE) + 1;
+		for (uint32_t n = 1; n < m->g->nnode && m->kind[v] != NOT_A_MASK + 1; n++)
+			if (m->seen[n] == m->run)
+				m->g->nodes[n].flags |= NF_MASK;
+	}
+	return (enum mask_kind)(m->kind[v] - 1);
+}
+
+/* ---- uses -------------------------------------------------------------------------------------------------------- */
+
+static int64_t
+dim_of(const struct graph *g, uint32_t v, unsigned from_end)
+{
+	const struct val *x = &g->vals[v];
+
+	if (x->rank == RANK_UNKNOWN || x->rank < from_end)
+		return 0;
+	return val_dims(g, v)[x->rank - from_end].n;
+}
+
+/* unsqueeze, slices, expand, reshape: the heads as they were before */
+static uint32_t
+unrepeated(const struct graph *g, uint32_t v)
+{
+	bool expanded = false, reshaped = false;
+	uint32_t x = v;
+
+	while (g->vals[x].kind == VAL_NODE) {
+		uint32_t n = g->vals[x].node;
+		unsigned op = g->nodes[n].op;
+
+		if (op != OP_RESHAPE && op != OP_VIEW && op != OP_EXPAND && op != OP_SLICE && op != OP_UNSQUEEZE && op != OP_CLONE)
+			break;
+		expanded |= op == OP_EXPAND;
+		reshaped |= op == OP_RESHAPE || op == OP_VIEW;
+		x = node_args(g, n)->u.val;
+	}
+	return expanded && reshaped && dim_of(g, x, 3) != dim_of(g, v, 3) ? x : v;
+}
+
+static void
+simplify_attention(struct masks *m, uint32_t n)
+{
+	struct graph *g = m->g;
+	struct arg *q = node_arg(g, n, "query"), *k = node_arg(g, n, "key"), *v = node_arg(g, n, "value"), *mask = node_arg(g, n, "attn_mask");
+	enum mask_kind kind;
+
+	if (mask->kind != ARG_VAL || q->kind != ARG_VAL || k->kind != ARG_VAL || v->kind != ARG_VAL)
+		return;
+	kind = classify(m, mask->u.val, dim_of(g, k->u.val, 2));
+	if (kind == NOT_A_MASK)
+		return;
+	*mask = (struct arg){.kind = ARG_NONE};
+	*node_arg(g, n, "is_causal") = arg_bool(kind == CAUSAL && dim_of(g, q->u.val, 2) > 1);
+	k->u.val = unrepeated(g, k->u.val);
+	v->u.val = unrepeated(g, v->u.val);
+	m->dropped = true;
+}
+
+/* A written-out attention adds its mask; one that is all true and comes from no input would not be there in training. */
+static void
+simplify_sum(struct masks *m, uint32_t n)
+{
+	struct graph *g = m->g;
+	struct arg *x = node_args(g, n);
+	struct finding f;
+	uint32_t s;
+
+	if (x[0].kind != ARG_VAL || x[1].kind != ARG_VAL || (g->nodes[n].flags & NF_INPLACE))
+		return;
+	s = x[1].u.val;
+	if (is_whole_number(g, s) || g->vals[s].kind != VAL_NODE || is_whole_number(g, x[0].u.val))
+		return;
+	f = slice_back(m, s);
+	if (f.foreign || f.orders || f.from_input || !f.compares || !f.chooses)
+		return;
+	g->nodes[n].op = OP_IDENTITY;
+	g->nodes[n].narg = 1;
+	m->dropped = true;
+}
+
+/* ---- what only they needed ------------------------------------------------------------------------------------------ */
+
+/* Positions that the exporter's run of the mask code computed and nobody used: without a mask that code does not run. */
+static bool
+is_idle_position(const struct graph *g, uint32_t n)
+{
+	unsigned op = g->nodes[n].op;
+
+	if (op != OP_ARANGE && op != OP_ADD && op != OP_UNSQUEEZE && op != OP_SLICE && op != OP_EXPAND && op != OP_RESHAPE && op != OP_GE && op != OP_ZEROS)
+		return false;
+	return is_whole_number(g, node_outs(g, n)[0]) && !(g->nodes[n].flags & NF_INPLACE);
+}
+
+static void
+sweep(struct graph *g, const uint32_t *before, uint32_t *now)
+{
+	for (uint32_t n = g->nnode; n-- > 1;) {
+		bool used = false, was = false;
+
+		for (uint32_t k = 0; k < g->nodes[n].nout; k++) {
+			used |= now[node_outs(g, n)[k]] > 0;
+			was |= before[node_outs(g, n)[k]] > 0;
+		}
+		if (used || !(was || is_idle_position(g, n)))
+			continue;
+		for (struct operands it = operands_of(g, n); operand_next(&it);)
+			now[it.val]--;
+		g->nodes[n].flags |= NF_DEAD;
+	}
+}
+
+bool
+pass_masks(struct analysis *a)
+{
+	struct graph *g = a->g;
+	struct masks m = {.a = a, .g = g};
+	uint32_t *before = NEW(a->c->a, uint32_t, g->nval), *now = NEW(a->c->a, uint32_t, g->nval);
+
+	if (a->r->v[RK_PADDING].i || a->r->v[RK_ATTENTION].i == ATT_KEEP)
+		return true;
+	m.kind = NEW(a->c->a, uint8_t, g->nval);
+	m.seen = NEW(a->c->a, uint32_t, g->nnode);
+	m.stack = NEW(a->c->a, uint32_t, g->nnode);
+	uses_count(g, before);
+	for (uint32_t n = 1; n < g->nnode; n++) {
+		if (g->nodes[n].op == OP_SDPA)
+			simplify_attention(&m, n);
+		else if (g->nodes[n].op == OP_ADD)
+			simplify_sum(&m, n);
+	}
+	if (m.dropped)
+		assume(a, "no padding: attention masks that are causal or all true are dropped, as the libraries do");
+	uses_count(g, now);
+	sweep(g, before, now);
+	return true;               /* dead nodes are still there: adapt/attention.c puts a written-out mask where the last one stood */
+}

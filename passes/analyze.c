@@ -1,0 +1,142 @@
+/* The door of the passes: a model and a recipe to a report. */
+#include "../ir/api.h"
+#include "passes.h"
+
+#include <stdlib.h>
+
+struct work {
+	const mc_model *m;
+	const struct recipe *r;
+	mc_report *out;
+	enum when when;
+};
+
+static void
+count_nodes(struct analysis *a, struct report *r)
+{
+	uint32_t cap = 0;
+
+	for (uint32_t n = 1; n < a->g->nnode; n++) {
+		struct str name = graph_str(a->g, a->g->nodes[n].target);
+		uint32_t i = 0;
+
+		if (a->g->nodes[n].op != OP_NONE) {
+			r->modelled_nodes++;
+			continue;
+		}
+		while (i < r->nunknown && !str_eq(r->unknown[i].name, name))
+			i++;
+		if (i == r->nunknown) {
+			ROOM(a->c->a, r->unknown, r->nunknown, cap, 1);
+			r->unknown[r->nunknown++] = (struct op_count){name, 0};
+		}
+		r->unknown[i].count++;
+	}
+}
+
+static void
+report_unknown(struct analysis *a, const struct report *r)
+{
+	struct str s = S("");
+
+	for (uint32_t i = 0; i < r->nunknown && i < 10; i++)
+		s = str_fmt(a->c->a, "%.*s%s%.*s (%u)", SFMT(s), i ? ", " : "", SFMT(r->unknown[i].name), r->unknown[i].count);
+	if (r->nunknown)
+		diag(a->c, DIAG_UNKNOWN_OPS, SFMT(s));
+}
+
+static struct str
+unbound_list(struct analysis *a)
+{
+	struct str s = S("");
+
+	for (uint32_t i = 0; i < a->nunbound; i++)
+		s = str_fmt(a->c->a, "%.*s%s%.*s (--dim %.*s=N)", SFMT(s), i ? ", " : "", SFMT(a->unbound[i]), SFMT(a->unbound[i]));
+	return s;
+}
+
+static void
+finish(struct analysis *a, struct report *r)
+{
+	r->g = a->g;
+	r->sched = a->sched;
+	r->unbound = a->unbound;
+	r->nunbound = a->nunbound;
+	r->assumptions = a->assumptions;
+	r->nassumption = a->nassumption;
+	r->sized = a->sized;
+	r->values = a->sized + a->unsized;
+	r->lower_bound = a->lower_bound || r->nunknown || a->unsized;
+	r->diags = a->c->diags;
+	r->ndiag = a->c->ndiag;
+}
+
+static bool
+analyze(void *arg)
+{
+	struct work *w = arg;
+	struct analysis *a = NEW(w->out->c.a, struct analysis, 1);
+	struct report *r = &w->out->r;
+
+	a->c = &w->out->c;
+	a->c->file = w->m->c.file;
+	a->r = recipe_copy(a->c->a, w->r);
+	a->g = graph_copy(w->m->g, a->c);
+	a->report = r;
+	r->r = a->r;
+	r->file = w->m->c.file;
+	r->loaded = w->m->g;
+	r->load_diags = w->m->c.diags;
+	r->nload_diag = w->m->c.ndiag;
+	count_nodes(a, r);
+	if (!passes_run(a, w->when))
+		return false;
+	if (w->when == TRAIN)
+		report_unknown(a, r);
+	finish(a, r);
+	w->out->incomplete = r->lower_bound;
+	if (a->nunbound && w->when == TRAIN) {
+		struct str s = unbound_list(a);
+
+		diag(a->c, DIAG_UNBOUND_DIMS, SFMT(s));
+		a->c->nerror--;    /* the answer stands, as a lower bound */
+		r->diags = a->c->diags;
+		r->ndiag = a->c->ndiag;
+	}
+	return true;
+}
+
+static mc_status
+run(const mc_model *m, const mc_recipe *recipe, const mc_options *o, mc_report **out, enum when when)
+{
+	struct recipe dflt;
+	struct work w = {.m = m, .r = recipe ? &recipe->r : &dflt, .when = when};
+	mc_status st;
+
+	*out = NULL;
+	if (!m || !m->g || (recipe && recipe->c.nerror))
+		return MC_BAD_INPUT;
+	recipe_init(&dflt);
+	*out = w.out = calloc(1, sizeof *w.out);
+	if (!w.out)
+		return MC_NO_MEMORY;
+	if (!ctx_open(&w.out->c, o)) {
+		free(w.out);
+		*out = NULL;
+		return MC_NO_MEMORY;
+	}
+	st = ctx_enter(&w.out->c, analyze, &w);
+	return st == MC_OK && w.out->incomplete && when == TRAIN ? MC_INCOMPLETE : st;
+}
+
+mc_status
+mc_analyze(const mc_model *m, const mc_recipe *r, const mc_options *o, mc_report **out)
+{
+	return run(m, r, o, out, TRAIN);
+}
+
+mc_status
+mc_inspect(const mc_model *m, const mc_recipe *r, const mc_options *o, mc_report **out)
+{
+	return run(m, r, o, out, ALWAYS);
+}

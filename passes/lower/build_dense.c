@@ -1,0 +1,311 @@
+/* Builders for contractions, convolutions, pooling, resizing and attention: the operators that do the work. */
+#include "lower.h"
+
+#include <string.h>
+
+static uint32_t
+mismatch(struct call *c)
+{
+	call_failed(c, "shapes do not fit");
+	return 0;
+}
+
+/* ---- matrix products ------------------------------------------------------------------------------------- */
+
+uint32_t
+build_mm(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	int64_t dim[2];
+
+	(void)n;
+	if (x[0].g->rank != 2 || x[1].g->rank != 2)
+		return mismatch(c);
+	dim[0] = x[0].g->dim[0];
+	dim[1] = x[1].g->dim[1];
+	return fresh_contiguous(c, 2, dim, dt ? dt : x[0].g->dtype);
+}
+
+/* mm_mat1_backward, mm_mat2_backward: a column-major operand's gradient is computed transposed, so that it has the operand's layout. */
+uint32_t
+build_mm_grad(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	const struct geom *g = x->g;
+	int64_t flipped[2] = {g->dim[1], g->dim[0]};
+	struct geom out;
+	uint32_t t;
+
+	(void)n;
+	c->kernel = "mm";
+	dt = dt ? dt : grad_dtype(c);
+	if (!(g->stride[0] == 1 && g->stride[1] == g->dim[0]))
+		return fresh_contiguous(c, 2, g->dim, dt);
+	t = fresh_contiguous(c, 2, flipped, dt);
+	out = *geom_at(c->s, t);
+	out.dim[0] = g->dim[0];
+	out.dim[1] = g->dim[1];
+	out.stride[0] = 1;
+	out.stride[1] = g->dim[0];
+	return tensor_alias(c->s, t, geom_intern(c->s->geoms, out), TF_VIEW);
+}
+
+uint32_t
+build_bmm(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	int64_t dim[3];
+
+	(void)n;
+	if (x[0].g->rank != 3 || x[1].g->rank != 3)
+		return mismatch(c);
+	dim[0] = x[0].g->dim[0];
+	dim[1] = x[0].g->dim[1];
+	dim[2] = x[1].g->dim[2];
+	return fresh_contiguous(c, 3, dim, dt ? dt : x[0].g->dtype);
+}
+
+uint32_t
+build_mv(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	(void)n;
+	if (x[0].g->rank != 2)
+		return mismatch(c);
+	return fresh_contiguous(c, 1, x[0].g->dim, dt ? dt : x[0].g->dtype);
+}
+
+/* ---- convolution --------------------------------------------------------------------------------------------- */
+
+/* An integer list with one entry for each of nd dims; one entry stands for all. */
+static bool
+spread(struct call *c, const char *name, unsigned nd, int64_t dflt, int64_t *out)
+{
+	unsigned n = call_ints(c, name, out, MAX_RANK);
+
+	if (n == 0)
+		for (unsigned i = 0; i < nd; i++)
+			out[i] = dflt;
+	else if (n == 1)
+		for (unsigned i = 1; i < nd; i++)
+			out[i] = out[0];
+	else if (n != nd)
+		return call_failed(c, "wrong number of sizes");
+	return true;
+}
+
+/* cudnn_conv_suggest_memory_format: channels-last if the input or the weight is. */
+static uint32_t
+conv_tensor(struct call *c, struct geom out, const struct geom *x, const struct geom *w)
+{
+	if ((out.rank == 4 || out.rank == 5) && (geom_channels_last(x) || geom_channels_last(w)))
+		geom_set_channels_last(&out);
+	else
+		geom_contiguous(&out);
+	return fresh(c, out);
+}
+
+uint32_t
+build_convolution(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	const struct geom *in = x[0].g, *w = x[1].g;
+	int64_t step[MAX_RANK], pad[MAX_RANK], dil[MAX_RANK], opad[MAX_RANK];
+	unsigned nd = w->rank - 2u;
+	struct geom out = *in;
+
+	(void)n;
+	if (w->rank < 3 || in->rank != w->rank || !spread(c, "stride", nd, 1, step) || !spread(c, "padding", nd, 0, pad) ||
+	    !spread(c, "dilation", nd, 1, dil) || !spread(c, "output_padding", nd, 0, opad))
+		return mismatch(c);
+	out.dim[1] = call_bool(c, "transposed") ? w->dim[1] * call_int(c, "groups", 1) : w->dim[0];
+	for (unsigned i = 0; i < nd; i++) {
+		int64_t k = dil[i] * (w->dim[2 + i] - 1) + 1;
+
+		if (step[i] < 1)
+			return mismatch(c);
+		if (call_bool(c, "transposed"))
+			out.dim[2 + i] = (in->dim[2 + i] - 1) * step[i] - 2 * pad[i] + k + opad[i];
+		else
+			out.dim[2 + i] = (in->dim[2 + i] + 2 * pad[i] - k) / step[i] + 1;
+		if (out.dim[2 + i] < 0 || (!call_bool(c, "transposed") && in->dim[2 + i] + 2 * pad[i] < k))
+			return mismatch(c);
+	}
+	if (dt)
+		out.dtype = (uint8_t)dt;
+	return conv_tensor(c, out, in, w);
+}
+
+uint32_t
+build_conv_dx(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	struct geom out = *x[0].g;
+
+	(void)n;
+	out.dtype = (uint8_t)(dt ? dt : grad_dtype(c));
+	return conv_tensor(c, out, x[0].g, x[1].g);
+}
+
+uint32_t
+build_conv_dw(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	return build_conv_dx(c, x, n, dt);
+}
+
+/* ---- pooling and resizing --------------------------------------------------------------------------------------- */
+
+static uint32_t
+formatted_as(struct call *c, struct geom out, const struct geom *x)
+{
+	if (geom_channels_last(x) && out.rank == x->rank)
+		geom_set_channels_last(&out);
+	else
+		geom_contiguous(&out);
+	return fresh(c, out);
+}
+
+uint32_t
+build_format_like(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	struct geom out = *x->g;
+
+	(void)n;
+	if (dt)
+		out.dtype = (uint8_t)dt;
+	return formatted_as(c, out, x->g);
+}
+
+/* pooling_output_shape: with ceil_mode the last window must start inside the input or its left padding. */
+static int64_t
+pool_size(int64_t in, int64_t k, int64_t step, int64_t pad, int64_t dil, bool ceil)
+{
+	int64_t span = in + 2 * pad - dil * (k - 1) - 1, out;
+
+	if (step < 1 || span < 0)
+		return span < 0 ? 0 : -1;
+	out = (span + (ceil ? step - 1 : 0)) / step + 1;
+	if (ceil && (out - 1) * step >= in + pad)
+		out--;
+	return out;
+}
+
+uint32_t
+build_pooled(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	int64_t k[MAX_RANK], step[MAX_RANK], pad[MAX_RANK], dil[MAX_RANK];
+	struct geom out = *x->g;
+	unsigned nd = call_ints(c, "kernel_size", k, MAX_RANK);
+	const struct value *stride = call_arg(c, "stride");
+
+	(void)n;
+	if (nd == 1 && out.rank > 3)       /* one number for a 2-D or 3-D window */
+		nd = out.rank == 5 ? 3 : 2;
+	if (nd > out.rank || !spread(c, "kernel_size", nd, 1, k) || !spread(c, "padding", nd, 0, pad) || !spread(c, "dilation", nd, 1, dil))
+		return mismatch(c);
+	if (stride->kind == ARG_NONE || (stride->kind == ARG_INTS && !stride->n))
+		memcpy(step, k, sizeof step);
+	else if (!spread(c, "stride", nd, 1, step))
+		return mismatch(c);
+	for (unsigned i = 0; i < nd; i++) {
+		int64_t *d = &out.dim[out.rank - nd + i];
+
+		*d = pool_size(*d, k[i], step[i], pad[i], dil[i], call_bool(c, "ceil_mode"));
+		if (*d < 0)
+			return mismatch(c);
+	}
+	if (dt)
+		out.dtype = (uint8_t)dt;
+	return formatted_as(c, out, x->g);
+}
+
+uint32_t
+build_adaptive(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	int64_t size[MAX_RANK];
+	struct geom out = *x->g;
+	unsigned nd = call_ints(c, "output_size", size, MAX_RANK);
+
+	(void)n;
+	if (nd > out.rank)
+		return mismatch(c);
+	for (unsigned i = 0; i < nd; i++)
+		out.dim[out.rank - nd + i] = size[i];
+	if (dt)
+		out.dtype = (uint8_t)dt;
+	return formatted_as(c, out, x->g);
+}
+
+uint32_t
+build_upsampled(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	int64_t size[MAX_RANK];
+	struct geom out = *x->g;
+	unsigned nd = call_ints(c, "output_size", size, MAX_RANK);
+	const struct value *scale = call_arg(c, "scale_factors");
+
+	(void)n;
+	if (nd + 2 > out.rank || (!nd && (scale->kind != ARG_FLOATS || scale->n + 2 > out.rank)))
+		return mismatch(c);
+	for (unsigned i = 0; i < nd; i++)
+		out.dim[out.rank - nd + i] = size[i];
+	for (unsigned i = 0; !nd && i < scale->n; i++)
+		out.dim[out.rank - scale->n + i] = (int64_t)((double)out.dim[out.rank - scale->n + i] * scale->u.floats[i]);
+	if (dt)
+		out.dtype = (uint8_t)dt;
+	return formatted_as(c, out, x->g);
+}
+
+uint32_t
+build_grid_sampled(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	struct geom out = *x[0].g;
+
+	(void)n;
+	if (x[1].g->rank != out.rank)
+		return mismatch(c);
+	for (unsigned i = 2; i < out.rank; i++)
+		out.dim[i] = x[1].g->dim[i - 1];
+	return fresh_contiguous(c, out.rank, out.dim, dt ? dt : out.dtype);
+}
+
+/* ---- attention --------------------------------------------------------------------------------------------------- */
+
+/* The efficient kernel's layout: [B, S, heads, D] in memory, seen as [B, heads, S, D]. */
+uint32_t
+build_bshd(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	struct geom out = *x->g;
+
+	(void)n;
+	if (out.rank != 4)
+		return mismatch(c);
+	if (!c->fn)                        /* the result has the values' head size */
+		out.dim[3] = geom_at(c->s, call_tensor(c, "value"))->dim[3];
+	out.stride[3] = 1;
+	out.stride[1] = out.dim[3];
+	out.stride[2] = out.dim[3] * out.dim[1];
+	out.stride[0] = out.stride[2] * out.dim[2];
+	if (dt)
+		out.dtype = (uint8_t)dt;
+	return fresh(c, out);
+}
+
+uint32_t
+build_lse(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	(void)n;
+	(void)dt;
+	if (x->g->rank != 4)
+		return mismatch(c);
+	return fresh_contiguous(c, 3, x->g->dim, DT_FP32);
+}
+
+/* Rounded up to 32 queries; nothing at all if no gradient is needed. */
+uint32_t
+build_lse32(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	int64_t dim[3] = {x->g->dim[0], x->g->dim[1], (x->g->dim[2] + 31) / 32 * 32};
+
+	(void)n;
+	(void)dt;
+	if (x->g->rank != 4)
+		return mismatch(c);
+	if (!call_bool(c, "compute_log_sumexp"))
+		dim[2] = 0;
+	return fresh_contiguous(c, 3, dim, DT_FP32);
+}

@@ -1,0 +1,212 @@
+/* Builders for reductions, norms' statistics, softmax and losses. */
+#include "lower.h"
+
+/* ---- reductions --------------------------------------------------------------------------------------- */
+
+static bool
+reduced_mask(struct call *c, const struct geom *x, unsigned *mask)
+{
+	int64_t dims[MAX_RANK];
+	unsigned n = call_ints(c, "dim", dims, MAX_RANK);
+
+	*mask = n ? 0 : ~0u;               /* no dims: all */
+	for (unsigned i = 0; i < n; i++) {
+		int64_t d = wrap_dim(dims[i], x->rank);
+
+		if (d < 0)
+			return call_failed(c, "dim out of range");
+		*mask |= 1u << d;
+	}
+	return true;
+}
+
+static uint32_t
+reduce(struct call *c, const struct geom *x, bool keep, unsigned dt)
+{
+	unsigned mask, rank = 0, given = call_dtype(c, "dtype");
+	int64_t dim[MAX_RANK];
+
+	if (!reduced_mask(c, x, &mask))
+		return 0;
+	for (unsigned i = 0; i < x->rank; i++) {
+		if (!(mask >> i & 1))
+			dim[rank++] = x->dim[i];
+		else if (keep)
+			dim[rank++] = 1;
+	}
+	return fresh_contiguous(c, rank, dim, dt ? dt : given ? given : x->dtype);
+}
+
+uint32_t
+build_reduced(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	(void)n;
+	return reduce(c, x->g, call_bool(c, "keepdim"), dt);
+}
+
+uint32_t
+build_reduced_sum(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	bool integral = dtype_info(x->g->dtype)->cat <= CAT_INT && !call_dtype(c, "dtype");
+
+	return build_reduced(c, x, n, dt ? dt : integral ? DT_INT64 : DT_NONE);
+}
+
+uint32_t
+build_reduced_keep(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	(void)n;
+	return reduce(c, x->g, true, dt);
+}
+
+uint32_t
+build_sum_all(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	(void)n;
+	return fresh_contiguous(c, 0, NULL, dt ? dt : dtype_info(x->g->dtype)->cat <= CAT_INT ? DT_INT64 : x->g->dtype);
+}
+
+uint32_t
+build_masked_sum(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	build_like(c, x, 1, dt);
+	return build_sum_all(c, x, n, dt);
+}
+
+/* var_mean_backward: the mean's part is a view divided, the variance's part as for var; then their sum. */
+uint32_t
+build_var_mean_grad(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	uint32_t t = 0;
+
+	(void)n;
+	if (c->grads[0]) {
+		reduce(c, x->g, true, dt);
+		build_like(c, x, 1, dt);
+		reduce(c, x->g, true, dt);
+		t = build_like(c, x, 1, dt);
+	}
+	if (c->ngrads > 1 && c->grads[1]) {
+		uint32_t mean = build_like(c, x, 1, dt);
+
+		t = t ? t : mean;          /* the sum goes into the first */
+	}
+	return t;
+}
+
+uint32_t
+build_diffed(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	struct geom out = *x->g;
+	int64_t d = wrap_dim(call_int(c, "dim", -1), out.rank);
+
+	(void)n;
+	if (d < 0 || !out.rank) {
+		call_failed(c, "dim out of range");
+		return 0;
+	}
+	out.dim[d] -= out.dim[d] > 0;
+	return fresh_contiguous(c, out.rank, out.dim, dt ? dt : out.dtype == DT_BOOL ? DT_BOOL : out.dtype);
+}
+
+/* ---- statistics of norms --------------------------------------------------------------------------------- */
+
+/* native_layer_norm keeps mean and rstd as [rows.., 1..] */
+uint32_t
+build_rows(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	int64_t shape[MAX_RANK], dim[MAX_RANK];
+	unsigned inner = call_ints(c, "normalized_shape", shape, MAX_RANK);
+
+	(void)n;
+	if (inner > x->g->rank) {
+		call_failed(c, "more normalized dims than dims");
+		return 0;
+	}
+	for (unsigned i = 0; i < x->g->rank; i++)
+		dim[i] = i < x->g->rank - inner ? x->g->dim[i] : 1;
+	return fresh_contiguous(c, x->g->rank, dim, x->g->dtype == DT_FP64 ? DT_FP64 : dt);
+}
+
+uint32_t
+build_channels(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	int64_t channels = x->g->rank > 1 ? x->g->dim[1] : 1;
+
+	(void)n;
+	return fresh_contiguous(c, 1, &channels, x->g->dtype == DT_FP64 ? DT_FP64 : dt);
+}
+
+uint32_t
+build_groups(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	int64_t dim[2] = {call_int(c, "N", 1), call_int(c, "group", 1)};
+
+	(void)n;
+	return fresh_contiguous(c, 2, dim, dt ? dt : x->g->dtype);
+}
+
+/* ---- softmax and losses ------------------------------------------------------------------------------------ */
+
+uint32_t
+build_softmax(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	unsigned given = c->op == OP_SAFE_SOFTMAX ? call_dtype(c, "dtype") : call_bool(c, "half_to_float") ? DT_FP32 : DT_NONE;
+
+	(void)n;
+	return fresh_contiguous(c, x->g->rank, x->g->dim, dt ? dt : given ? given : x->g->dtype);
+}
+
+enum { REDUCTION_NONE, REDUCTION_MEAN, REDUCTION_SUM };
+
+uint32_t
+build_nll_loss(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	struct geom out = *x->g;
+
+	(void)n;
+	if (call_int(c, "reduction", REDUCTION_MEAN) != REDUCTION_NONE || out.rank < 1)
+		return fresh_contiguous(c, 0, NULL, dt ? dt : out.dtype);
+	for (unsigned i = out.rank > 1; i + 1u < out.rank; i++)        /* the class dim goes */
+		out.dim[i] = out.dim[i + 1];
+	out.rank--;
+	return fresh_contiguous(c, out.rank, out.dim, dt ? dt : out.dtype);
+}
+
+uint32_t
+build_loss(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	uint32_t t = build_ew(c, x, n, dt);
+
+	if (!t || call_int(c, "reduction", REDUCTION_MEAN) == REDUCTION_NONE)
+		return t;
+	return fresh_contiguous(c, 0, NULL, geom_at(c->s, t)->dtype);
+}
+
+/* log_weight or clamp chain written in place: one buffer for the loss, one for log(sigmoid). */
+uint32_t
+build_bce_logits(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	build_like(c, x, 1, dt);
+	return build_loss(c, x, n, dt);
+}
+
+uint32_t
+build_ctc_loss(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	int64_t batch = x->g->rank > 1 ? x->g->dim[1] : 1;
+
+	(void)n;
+	return fresh_contiguous(c, 1, &batch, dt ? dt : x->g->dtype);
+}
+
+uint32_t
+build_ctc_alpha(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	const struct geom *target = x[1].g;
+	int64_t longest = target->rank > 1 ? target->dim[1] : target->numel;
+	int64_t dim[3] = {x->g->rank > 1 ? x->g->dim[1] : 1, x->g->dim[0], 2 * longest + 1};
+
+	(void)n;
+	return fresh_contiguous(c, 3, dim, dt ? dt : x->g->dtype);
+}

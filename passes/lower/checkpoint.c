@@ -1,0 +1,357 @@
+/*
+ * Activation checkpointing of one block (torch/utils/checkpoint.py).
+ *
+ * Non-reentrant: the block runs with grad, but what it saves becomes a numbered slot of a frame. The frame keeps the
+ * block's arguments. The first slot that backward asks for reruns the block with the same autocast; the rerun's saved tensors
+ * fill the slots and it stops as soon as the last one is there, even in the middle of an operator (a longjmp, as the
+ * library throws an exception).
+ *
+ * Reentrant: the block runs without grad; one node keeps the arguments. Its backward makes detached leaves of them, runs the whole
+ * block with grad, and runs the engine inside the engine.
+ */
+#include "lower.h"
+
+#include <string.h>
+
+struct checkpoint_frame {
+	uint32_t holders;
+	uint32_t first, last;      /* nodes */
+	uint32_t *val, *arg;    uint32_t narg;             /* the closure: values and their tensors, held */
+	uint32_t nslot;
+	uint32_t *store;           /* rerun: tensor of every slot, held until it is taken */
+	uint32_t filled;
+	bool rerunning, done;
+	jmp_buf stop;
+};
+
+/* ---- arguments of a block ---------------------------------------------------------------------------- */
+
+static bool
+made_inside(const struct sim *s, uint32_t v, uint32_t first, uint32_t last)
+{
+	const struct val *x = &s->g->vals[v];
+
+	return x->kind == VAL_NODE && x->node >= first && x->node <= last;
+}
+
+/*
+ * position_ids: the library's decoders hand them to every block as a keyword, whether the block reads them or not. They
+ * are the integer tensors that the calling module itself made and still holds.
+ */
+static bool
+is_keyword(const struct sim *s, uint32_t v, uint32_t first)
+{
+	const struct val *x = &s->g->vals[v];
+	const struct node *caller = &s->g->nodes[first];
+
+	if (!s->env[v] || x->kind != VAL_NODE || x->node >= first || geom_at(s, s->env[v])->dtype != DT_INT64)
+		return false;
+	return geom_at(s, s->env[v])->rank > 0 && s->g->scopes[s->g->nodes[x->node].scope].depth < s->g->scopes[caller->scope].depth;
+}
+
+/* Values from outside that the block reads, and keywords, in order of their ids. */
+static uint32_t
+block_args(struct sim *s, uint32_t first, uint32_t last, uint32_t **out)
+{
+	const struct graph *g = s->g;
+	uint32_t n = 0;
+	bool *needed = NEW(s->c->a, bool, g->nval);
+
+	for (uint32_t k = first; k <= last; k++)
+		for (struct operands it = operands_of(g, k); operand_next(&it);)
+			needed[it.val] = !made_inside(s, it.val, first, last);
+	for (uint32_t v = 1; v < g->nval; v++)
+		n += needed[v] = needed[v] ? g->vals[v].kind == VAL_NODE && s->env[v] : is_keyword(s, v, first);
+	*out = NEW(s->c->a, uint32_t, n + 1);
+	n = 0;
+	for (uint32_t v = 1; v < g->nval; v++)
+		if (needed[v])
+			(*out)[n++] = v;
+	return n;
+}
+
+static void
+clear_block(struct sim *s, uint32_t first, uint32_t last)
+{
+	for (uint32_t k = first; k <= last; k++)
+		for (uint32_t i = 0; i < s->g->nodes[k].nout; i++)
+			env_set(s, node_outs(s->g, k)[i], 0);
+}
+
+/* ---- non-reentrant ------------------------------------------------------------------------------------- */
+
+bool
+checkpoint_rerunning(const struct sim *s)
+{
+	return s->frame->rerunning;
+}
+
+uint32_t
+checkpoint_slot(struct sim *s)
+{
+	return s->frame->nslot++;
+}
+
+void
+checkpoint_hold(struct checkpoint_frame *f)
+{
+	f->holders++;
+}
+
+void
+checkpoint_drop(struct sim *s, struct checkpoint_frame *f)
+{
+	if (--f->holders)
+		return;
+	for (uint32_t i = 0; i < f->narg; i++)
+		tensor_drop(s, f->arg[i]);
+	for (uint32_t i = 0; f->store && i < f->nslot; i++)
+		tensor_drop(s, f->store[i]);
+	if (f->store)
+		pool_put(s->pool, f->store, f->nslot, sizeof *f->store);
+	pool_put(s->pool, f, 1, sizeof *f);
+}
+
+/* The stored tensor is detached: same storage, no history. */
+void
+checkpoint_store(struct sim *s, uint32_t t)
+{
+	struct checkpoint_frame *f = s->frame;
+	unsigned flags = tensor_at(s, t)->flags;
+
+	if (f->filled == f->nslot)
+		return;            /* the rerun took another path; what it saves now, nobody will ask for */
+	f->store[f->filled++] = tensor_hold(s, tensor_alias(s, t, geom_at(s, t), flags));
+	if (f->filled == f->nslot)
+		longjmp(f->stop, 1);
+}
+
+static void
+rerun(struct sim *s, struct checkpoint_frame *f)
+{
+	struct {
+		struct checkpoint_frame *frame;
+		uint32_t mark, node;
+		uint8_t autocast;
+		bool grad_on;
+	} kept = {s->frame, temps_mark(s), s->node, s->autocast, s->grad_on};
+
+	f->rerunning = true;
+	f->done = true;
+	f->store = pool_get(s->pool, f->nslot, sizeof *f->store);
+	for (uint32_t i = 0; i < f->narg; i++)
+		env_set(s, f->val[i], f->arg[i]);
+	s->frame = f;
+	s->grad_on = true;
+	s->autocast = s->low_dtype;
+	if (setjmp(f->stop) == 0)
+		run_nodes(s, f->first, f->last, false);
+	temps_release(s, kept.mark);
+	clear_block(s, f->first, f->last);
+	for (uint32_t i = 0; i < f->narg; i++)
+		env_set(s, f->val[i], 0);
+	autocast_clear(s);
+	f->rerunning = false;
+	s->frame = kept.frame;
+	s->grad_on = kept.grad_on;
+	s->autocast = kept.autocast;
+	s->node = kept.node;
+}
+
+uint32_t
+checkpoint_unpack(struct sim *s, struct checkpoint_frame *f, uint32_t slot)
+{
+	uint32_t t;
+
+	if (!f->done)
+		rerun(s, f);
+	t = f->store[slot];
+	f->store[slot] = 0;
+	return t;
+}
+
+static void
+block_non_reentrant(struct sim *s, uint32_t first, uint32_t last)
+{
+	struct checkpoint_frame *f = pool_get(s->pool, 1, sizeof *f);
+
+	f->holders = 1;
+	f->first = first;
+	f->last = last;
+	f->narg = block_args(s, first, last, &f->val);
+	f->arg = NEW(s->c->a, uint32_t, f->narg + 1);
+	for (uint32_t i = 0; i < f->narg; i++)
+		f->arg[i] = tensor_hold(s, s->env[f->val[i]]);
+	s->frame = f;
+	run_nodes(s, first, last, false);
+	s->frame = NULL;
+	checkpoint_drop(s, f);
+}
+
+/* ---- reentrant ------------------------------------------------------------------------------------------- */
+
+struct closure {
+	uint32_t first, last;
+	uint32_t *val, *held;   uint32_t narg;             /* held: those that need no gradient; the others are saved slots */
+	uint32_t *out;          uint32_t nout;             /* values that leave the block */
+};
+
+void
+checkpoint_closure_drop(struct sim *s, void *closure)
+{
+	struct closure *c = closure;
+
+	for (uint32_t i = 0; i < c->narg; i++)
+		tensor_drop(s, c->held[i]);
+}
+
+static bool
+leaves_block(const struct sim *s, uint32_t v, uint32_t last)
+{
+	const struct graph *g = s->g;
+
+	for (uint32_t k = last + 1; k < g->nnode; k++)
+		for (struct operands it = operands_of(g, k); operand_next(&it);)
+			if (it.val == v)
+				return true;
+	for (uint32_t i = 0; i < g->noutput; i++)
+		if (g->outputs[i] == v)
+			return true;
+	return false;
+}
+
+static void
+find_outputs(struct sim *s, struct closure *c)
+{
+	c->out = NEW(s->c->a, uint32_t, MAX_SLOTS_OUT);
+	for (uint32_t k = c->first; k <= c->last; k++)
+		for (uint32_t i = 0; i < s->g->nodes[k].nout; i++) {
+			uint32_t v = node_outs(s->g, k)[i];
+
+			if (v && s->env[v] && c->nout < MAX_SLOTS_OUT && leaves_block(s, v, c->last))
+				c->out[c->nout++] = v;
+		}
+}
+
+static void
+record_block(struct sim *s, struct closure *c, const uint32_t *args)
+{
+	uint32_t fn = fn_new(s, FN_CHECKPOINT, c->narg, c->nout);
+	struct grad_fn *x;
+	unsigned n = 0;
+
+	fn_hold(s, fn);
+	for (uint32_t i = 0; i < c->narg; i++) {
+		fn_edge(s, fn, i, args[i]);
+		n += needs_grad(s, args[i]);
+	}
+	x = &s->fns[fn];
+	x->closure = c;
+	x->nsaved = (uint16_t)n;
+	x->saved = pool_get(s->pool, n, sizeof *x->saved);
+	n = 0;
+	for (uint32_t i = 0; i < c->narg; i++) {
+		if (needs_grad(s, args[i])) {
+			x->saved[n].elem = (uint16_t)i;
+			x->saved[n++].tensor = tensor_hold(s, args[i]);
+		} else {
+			c->held[i] = tensor_hold(s, args[i]);
+		}
+	}
+	for (uint32_t i = 0; i < c->nout; i++)
+		fn_attach(s, fn, i, s->env[c->out[i]]);
+	fn_drop(s, fn);
+}
+
+static void
+block_reentrant(struct sim *s, uint32_t first, uint32_t last)
+{
+	struct closure *c = NEW(s->c->a, struct closure, 1);
+	uint32_t *args, mark = temps_mark(s);
+	bool any = false;
+
+	c->first = first;
+	c->last = last;
+	c->narg = block_args(s, first, last, &c->val);
+	c->held = NEW(s->c->a, uint32_t, c->narg + 1);
+	args = NEW(s->c->a, uint32_t, c->narg + 1);
+	for (uint32_t i = 0; i < c->narg; i++) {
+		args[i] = s->env[c->val[i]];
+		temps_take(s, tensor_hold(s, args[i]));
+		any |= needs_grad(s, args[i]);
+	}
+	s->grad_on = false;
+	run_nodes(s, first, last, false);
+	s->grad_on = true;
+	find_outputs(s, c);
+	if (any)
+		record_block(s, c, args);
+	temps_release(s, mark);
+}
+
+static uint32_t
+argument_of(const struct sim *s, const struct grad_fn *x, uint32_t i)
+{
+	const struct closure *c = x->closure;
+
+	(void)s;
+	for (unsigned k = 0; k < x->nsaved; k++)
+		if (x->saved[k].elem == i)
+			return x->saved[k].tensor;
+	return c->held[i];
+}
+
+static void
+run_detached(struct sim *s, uint32_t fn, uint32_t *leaf)
+{
+	const struct closure *c = s->fns[fn].closure;
+
+	for (uint32_t i = 0; i < c->narg; i++) {
+		uint32_t x = argument_of(s, &s->fns[fn], i);
+		unsigned flags = tensor_at(s, x)->flags & (TF_VIEW | TF_GRAD);
+
+		leaf[i] = tensor_alias(s, x, geom_at(s, x), flags | TF_LEAF);
+		env_set(s, c->val[i], leaf[i]);
+	}
+	s->grad_on = true;
+	s->autocast = s->low_dtype;
+	run_nodes(s, c->first, c->last, false);
+	autocast_clear(s);
+	s->autocast = DT_NONE;
+}
+
+void
+checkpoint_backward(struct sim *s, uint32_t fn, const uint32_t *grads, uint32_t *out)
+{
+	const struct closure *c = s->fns[fn].closure;
+	uint32_t mark = temps_mark(s), *leaf = NEW(s->c->a, uint32_t, c->narg + 1), node = s->node;
+	uint32_t root[MAX_SLOTS_OUT], with[MAX_SLOTS_OUT];
+	unsigned n = 0;
+
+	run_detached(s, fn, leaf);
+	for (uint32_t i = 0; i < c->nout; i++) {
+		temps_take(s, tensor_hold(s, s->env[c->out[i]]));
+		if (grads[i] && needs_grad(s, s->env[c->out[i]])) {
+			root[n] = s->env[c->out[i]];
+			with[n++] = grads[i];
+		}
+	}
+	clear_block(s, c->first, c->last);
+	for (uint32_t i = 0; i < c->narg; i++)
+		env_set(s, c->val[i], 0);
+	run_backward(s, root, with, n);
+	s->grad_on = false;
+	for (uint32_t i = 0; i < c->narg; i++)
+		out[i] = tensor_hold(s, tensor_at(s, leaf[i])->grad);
+	temps_release(s, mark);
+	s->node = node;
+}
+
+void
+checkpoint_block(struct sim *s, uint32_t first, uint32_t last)
+{
+	if (s->plan->reentrant)
+		block_reentrant(s, first, last);
+	else
+		block_non_reentrant(s, first, last);
+}

@@ -1,0 +1,412 @@
+/*
+ * Compositions: linear, matmul, einsum, convolutions. LinearAlgebra.cpp and Linear.cpp decide here between
+ * views and copies, addmm and mm + add_, mm and bmm; the logs show each of these choices.
+ */
+#include "lower.h"
+
+#include <string.h>
+
+/* ---- matmul ---------------------------------------------------------------------------------------------- */
+
+static int64_t
+product(const int64_t *dim, unsigned n)
+{
+	int64_t p = 1;
+
+	for (unsigned i = 0; i < n; i++)
+		if (!mul_i64(p, dim[i], &p))
+			return INT64_MAX / 64;
+	return p;
+}
+
+/* LinearAlgebra.cpp, should_fold: can the larger operand become a matrix without a copy (or is the copy worth it)? */
+static bool
+should_fold(struct sim *s, uint32_t a, uint32_t b)
+{
+	bool first_larger = geom_at(s, a)->rank >= geom_at(s, b)->rank;
+	const struct geom *large = geom_at(s, first_larger ? a : b), *small = geom_at(s, first_larger ? b : a);
+
+	if (large->rank < 3 || small->rank > 2)
+		return false;
+	if (needs_grad(s, first_larger ? b : a))
+		return true;
+	if (geom_at(s, a)->rank == 2)
+		return false;
+	for (unsigned i = 0; i + 2 < large->rank; i++)
+		if (large->numel && large->stride[i] != large->stride[i + 1] * large->dim[i + 1])
+			return false;
+	return true;
+}
+
+static uint32_t
+folded(struct sim *s, uint32_t a, uint32_t b)
+{
+	bool flip = geom_at(s, b)->rank > geom_at(s, a)->rank;
+	uint32_t large = flip ? do_transpose(s, b, -2, -1) : a;
+	uint32_t small = !flip ? b : geom_at(s, a)->rank == 2 ? CALL(s, T, V_TENSOR(a)) : a, t;
+	const struct geom *g = geom_at(s, large);
+	int64_t dim[MAX_RANK], rows[2] = {product(g->dim, g->rank - 1u), g->dim[g->rank - 1]};
+	unsigned rank = g->rank - 1u;
+
+	memcpy(dim, g->dim, rank * sizeof *dim);
+	t = do_reshape(s, large, 2, rows);
+	if (geom_at(s, small)->rank == 2) {
+		dim[rank++] = geom_at(s, small)->dim[1];
+		t = CALL(s, MM, V_TENSOR(t), V_TENSOR(small));
+	} else {
+		t = CALL(s, MV, V_TENSOR(t), V_TENSOR(small));
+	}
+	t = CALL(s, UNSAFE_VIEW, V_TENSOR(t), V_INTS(dim, rank));
+	if (!flip || geom_at(s, t)->rank < 2)
+		return t;
+	return CALL(s, CONTIGUOUS, V_TENSOR(do_transpose(s, t, -2, -1)));
+}
+
+/* Both as [batch, rows, columns]: expand over the common batch, reshape (which may copy: the copy is what bmm saves), bmm. */
+static uint32_t
+batched(struct sim *s, uint32_t a, uint32_t b)
+{
+	struct geom x = *geom_at(s, a), y = *geom_at(s, b), batch = {0};
+	const struct geom *both[2] = {&x, &y};
+	int64_t m = x.rank > 1 ? x.dim[x.rank - 2] : 1, k = x.dim[x.rank - 1], p = y.rank > 1 ? y.dim[y.rank - 1] : 1, dim[MAX_RANK], flat[3];
+	bool vector_a = x.rank == 1, vector_b = y.rank == 1;
+	uint32_t left, right, t;
+
+	x.rank = (uint8_t)(x.rank > 2 ? x.rank - 2 : 0);
+	y.rank = (uint8_t)(y.rank > 2 ? y.rank - 2 : 0);
+	if (!geom_broadcast(&batch, both, 2))
+		return 0;
+	memcpy(dim, batch.dim, batch.rank * sizeof *dim);
+	dim[batch.rank] = m;
+	dim[batch.rank + 1] = k;
+	flat[0] = product(batch.dim, batch.rank);
+	flat[1] = m;
+	flat[2] = k;
+	left = CALL(s, EXPAND, V_TENSOR(a), V_INTS(dim, batch.rank + 2u));
+	left = do_reshape(s, left, 3, flat);
+	if (vector_b)
+		b = CALL(s, UNSQUEEZE, V_TENSOR(b), V_INT(1));
+	dim[batch.rank] = flat[1] = k;
+	dim[batch.rank + 1] = flat[2] = p;
+	right = CALL(s, EXPAND, V_TENSOR(b), V_INTS(dim, batch.rank + 2u));
+	right = do_reshape(s, right, 3, flat);
+	t = CALL(s, BMM, V_TENSOR(left), V_TENSOR(right));
+	batch.rank += 0;
+	x.rank = batch.rank;
+	if (!vector_a)
+		dim[x.rank++] = m;
+	if (!vector_b)
+		dim[x.rank++] = p;
+	return CALL(s, UNSAFE_VIEW, V_TENSOR(t), V_INTS(dim, x.rank));
+}
+
+uint32_t
+do_matmul(struct sim *s, uint32_t a, uint32_t b)
+{
+	unsigned ra = geom_at(s, a)->rank, rb = geom_at(s, b)->rank;
+
+	if (ra == 1 && rb == 1)
+		return CALL(s, DOT, V_TENSOR(a), V_TENSOR(b));
+	if (ra == 2 && rb == 1)
+		return CALL(s, MV, V_TENSOR(a), V_TENSOR(b));
+	if (ra == 1 && rb == 2) {
+		uint32_t row = CALL(s, MM, V_TENSOR(CALL(s, UNSQUEEZE, V_TENSOR(a), V_INT(0))), V_TENSOR(b));
+
+		return CALL(s, SQUEEZE, V_TENSOR(row), V_INT(0));
+	}
+	if (ra == 2 && rb == 2)
+		return CALL(s, MM, V_TENSOR(a), V_TENSOR(b));
+	return should_fold(s, a, b) ? folded(s, a, b) : batched(s, a, b);
+}
+
+uint32_t
+compose_MATMUL(struct call *c)
+{
+	uint32_t a = call_tensor(c, "self"), b = call_tensor(c, "other"), mark = temps_mark(c->s);
+
+	if (!a || !b || !geom_at(c->s, a)->rank || !geom_at(c->s, b)->rank) {
+		call_failed(c, "an operand is missing");
+		return 0;
+	}
+	return temps_keep(c->s, mark, do_matmul(c->s, a, b));
+}
+
+/* ---- linear -------------------------------------------------------------------------------------------------- */
+
+/* With a bias and an input that flattens: view, addmm, view. Else matmul, and the bias is added in place. */
+uint32_t
+do_linear(struct sim *s, uint32_t x, uint32_t w, uint32_t bias)
+{
+	const struct geom *g = geom_at(s, x);
+	int64_t dim[MAX_RANK], rows[2] = {product(g->dim, g->rank - 1u), g->dim[g->rank - 1]};
+	uint32_t flat, t;
+
+	if (!bias || g->rank < 2 || (g->rank > 2 && !g->contiguous)) {
+		t = do_matmul(s, x, CALL(s, T, V_TENSOR(w)));
+		if (bias && t)
+			op_call_inplace(s, OP_ADD, (const struct value[]){V_TENSOR(t), V_TENSOR(bias)}, 2);
+		return t;
+	}
+	flat = g->rank == 2 ? x : do_view(s, x, 2, rows);
+	t = CALL(s, ADDMM, V_TENSOR(bias), V_TENSOR(flat), V_TENSOR(CALL(s, T, V_TENSOR(w))));
+	if (g->rank == 2)
+		return t;
+	memcpy(dim, g->dim, g->rank * sizeof *dim);
+	dim[g->rank - 1] = geom_at(s, w)->dim[0];
+	return do_view(s, t, g->rank, dim);
+}
+
+uint32_t
+compose_LINEAR(struct call *c)
+{
+	uint32_t x = call_tensor(c, "input"), w = call_tensor(c, "weight"), mark = temps_mark(c->s);
+	const struct geom *gx = x ? geom_at(c->s, x) : NULL, *gw = w ? geom_at(c->s, w) : NULL;
+
+	if (!gx || !gw || !gx->rank || gw->rank != 2 || gx->dim[gx->rank - 1] != gw->dim[1]) {
+		call_failed(c, "shapes do not fit");
+		return 0;
+	}
+	return temps_keep(c->s, mark, do_linear(c->s, x, w, call_tensor(c, "bias")));
+}
+
+uint32_t
+compose_BILINEAR(struct call *c)
+{
+	struct sim *s = c->s;
+	uint32_t a = call_tensor(c, "input1"), b = call_tensor(c, "input2"), w = call_tensor(c, "weight"), bias = call_tensor(c, "bias"), mark = temps_mark(s), t;
+	int64_t dim[MAX_RANK], wide[2];
+	const struct geom *g;
+
+	if (!a || !b || !w || geom_at(s, w)->rank != 3) {
+		call_failed(c, "an operand is missing");
+		return 0;
+	}
+	g = geom_at(s, w);
+	wide[0] = g->dim[0] * g->dim[1];
+	wide[1] = g->dim[2];
+	t = do_linear(s, b, do_view(s, w, 2, wide), 0);
+	g = geom_at(s, t);
+	memcpy(dim, g->dim, g->rank * sizeof *dim);
+	dim[g->rank - 1] = geom_at(s, w)->dim[0];
+	dim[g->rank] = geom_at(s, w)->dim[1];
+	t = do_view(s, t, g->rank + 1u, dim);
+	t = CALL(s, MUL, V_TENSOR(CALL(s, UNSQUEEZE, V_TENSOR(a), V_INT(-2))), V_TENSOR(t));
+	t = CALL(s, SUM, V_TENSOR(t), V_INT(-1));
+	if (bias)
+		t = CALL(s, ADD, V_TENSOR(t), V_TENSOR(bias));
+	return temps_keep(s, mark, t);
+}
+
+/* ---- einsum --------------------------------------------------------------------------------------------------- */
+
+#define MAX_LABELS 52
+
+struct einsum {
+	struct sim *s;
+	int64_t size[MAX_LABELS];
+	char out[MAX_RANK * 2];
+	unsigned nout;
+	bool kept[MAX_LABELS];     /* in the result */
+};
+
+static int
+label(char c)
+{
+	return c >= 'a' && c <= 'z' ? c - 'a' : c >= 'A' && c <= 'Z' ? c - 'A' + 26 : -1;
+}
+
+static bool
+read_labels(struct einsum *e, struct str sub, uint32_t t)
+{
+	const struct geom *g = geom_at(e->s, t);
+	unsigned d = 0;
+
+	for (uint32_t i = 0; i < sub.n; i++) {
+		int l = label(sub.p[i]);
+
+		if (sub.p[i] == ' ')
+			continue;
+		if (l < 0 || d >= g->rank)
+			return false;
+		if (e->size[l] <= 1)
+			e->size[l] = g->dim[d];
+		d++;
+	}
+	return d == g->rank;
+}
+
+static bool
+has_label(struct str sub, int l)
+{
+	for (uint32_t i = 0; i < sub.n; i++)
+		if (label(sub.p[i]) == l)
+			return true;
+	return false;
+}
+
+/* An operand in the order batch, own, summed (or batch, summed, own): one permute, one reshape to three dims. */
+static uint32_t
+arrange(struct einsum *e, uint32_t t, struct str sub, const int *order, unsigned n, const unsigned *cut)
+{
+	int64_t perm[MAX_RANK], dim[3] = {1, 1, 1};
+	unsigned k = 0, part = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		unsigned d = 0;
+
+		while (part < 2 && i >= cut[part])
+			part++;
+		for (uint32_t p = 0; p < sub.n; p++) {
+			if (sub.p[p] == ' ')
+				continue;
+			if (label(sub.p[p]) == order[i]) {
+				perm[k++] = d;
+				dim[part] *= geom_at(e->s, t)->dim[d];
+			}
+			d++;
+		}
+	}
+	t = CALL(e->s, PERMUTE, V_TENSOR(t), V_INTS(perm, k));
+	return do_reshape(e->s, t, 3, dim);
+}
+
+static unsigned
+select_labels(struct str a, struct str b, const struct einsum *e, bool in_a, bool in_b, bool kept, int *out, unsigned n)
+{
+	for (int l = 0; l < MAX_LABELS; l++)
+		if (has_label(a, l) == in_a && has_label(b, l) == in_b && (in_a || in_b) && e->kept[l] == kept && n < MAX_RANK * 2)
+			out[n++] = l;
+	return n;
+}
+
+/* Two operands: sumproduct_pair of LinearAlgebra.cpp, permute + reshape + bmm + reshape + permute. */
+static uint32_t
+contract(struct einsum *e, uint32_t a, struct str sa, uint32_t b, struct str sb)
+{
+	int left[MAX_RANK * 2], right[MAX_RANK * 2], res[MAX_RANK * 2];
+	unsigned cut_l[2], cut_r[2], nl, nr, nres, k = 0;
+	int64_t dim[MAX_RANK], perm[MAX_RANK];
+	uint32_t t;
+
+	nl = cut_l[0] = select_labels(sa, sb, e, true, true, true, left, 0);
+	nl = cut_l[1] = select_labels(sa, sb, e, true, false, true, left, nl);
+	nl = select_labels(sa, sb, e, true, true, false, left, nl);
+	nr = cut_r[0] = select_labels(sa, sb, e, true, true, true, right, 0);
+	nr = cut_r[1] = select_labels(sa, sb, e, true, true, false, right, nr);
+	nr = select_labels(sa, sb, e, false, true, true, right, nr);
+	t = CALL(e->s, BMM, V_TENSOR(arrange(e, a, sa, left, nl, cut_l)), V_TENSOR(arrange(e, b, sb, right, nr, cut_r)));
+	nres = select_labels(sa, sb, e, true, true, true, res, 0);
+	nres = select_labels(sa, sb, e, true, false, true, res, nres);
+	nres = select_labels(sa, sb, e, false, true, true, res, nres);
+	if (nres != e->nout || nres > MAX_RANK)
+		return 0;
+	for (unsigned i = 0; i < nres; i++)
+		dim[i] = e->size[res[i]];
+	t = do_reshape(e->s, t, nres, dim);
+	for (unsigned i = 0; i < e->nout; i++)
+		for (unsigned r = 0; r < nres; r++)
+			if (res[r] == label(e->out[i]))
+				perm[k++] = r;
+	return CALL(e->s, PERMUTE, V_TENSOR(t), V_INTS(perm, k));
+}
+
+static bool
+read_result(struct einsum *e, struct str text)
+{
+	for (uint32_t i = 0; i < text.n; i++) {
+		int l = label(text.p[i]);
+
+		if (text.p[i] == ' ')
+			continue;
+		if (l < 0 || e->nout == MAX_RANK)
+			return false;
+		e->out[e->nout++] = text.p[i];
+		e->kept[l] = true;
+	}
+	return true;
+}
+
+uint32_t
+compose_EINSUM(struct call *c)
+{
+	const struct value *eq = call_arg(c, "equation"), *ts = call_arg(c, "tensors");
+	struct einsum e = {.s = c->s};
+	uint32_t mark = temps_mark(c->s), t = 0;
+	struct str text = eq->kind == ARG_STR ? eq->u.s : S(""), lhs = S(""), sub[2] = {S(""), S("")};
+	int64_t arrow = str_find(text, '>');
+
+	if (ts->kind == ARG_VALS && ts->n == 2 && arrow > 0 && ts->u.ts[0] && ts->u.ts[1]) {
+		lhs = str_sub(text, 0, (uint32_t)arrow - 1);
+		str_cut(&lhs, ',', &sub[0]);
+		str_cut(&lhs, ',', &sub[1]);
+		if (read_labels(&e, sub[0], ts->u.ts[0]) && read_labels(&e, sub[1], ts->u.ts[1]) && read_result(&e, str_sub(text, (uint32_t)arrow + 1, text.n)))
+			t = contract(&e, ts->u.ts[0], sub[0], ts->u.ts[1], sub[1]);
+	}
+	if (!t)
+		call_failed(c, "only two-operand einsum with an explicit result is modelled");
+	return temps_keep(c->s, mark, t);
+}
+
+/* ---- convolutions ---------------------------------------------------------------------------------------------- */
+
+/* padding="same" of an even kernel pads one side by hand first; otherwise it is a number. */
+static bool
+string_padding(struct call *c, const struct geom *w, int64_t *pad, int64_t *extra)
+{
+	const struct value *p = call_arg(c, "padding");
+	int64_t dil[MAX_RANK];
+	unsigned nd = w->rank - 2u, n = call_ints(c, "dilation", dil, MAX_RANK);
+	bool uneven = false;
+
+	for (unsigned i = 0; i < nd; i++) {
+		int64_t total = str_eq(p->u.s, S("same")) ? (n ? dil[n == 1 ? 0 : i] : 1) * (w->dim[2 + i] - 1) : 0;
+
+		pad[i] = total / 2;
+		extra[2 * (nd - 1 - i)] = 0;
+		extra[2 * (nd - 1 - i) + 1] = total % 2;
+		uneven |= total % 2 != 0;
+	}
+	return uneven;
+}
+
+static uint32_t
+convolve(struct call *c, bool transposed)
+{
+	struct sim *s = c->s;
+	uint32_t x = call_tensor(c, "input"), w = call_tensor(c, "weight"), mark = temps_mark(s), t;
+	struct value padding = *call_arg(c, "padding");
+	int64_t pad[MAX_RANK], extra[2 * MAX_RANK];
+	bool single;
+
+	if (!x || !w || geom_at(s, w)->rank < 3) {
+		call_failed(c, "an operand is missing");
+		return 0;
+	}
+	single = geom_at(s, x)->rank + 1 == geom_at(s, w)->rank;
+	if (single)
+		x = CALL(s, UNSQUEEZE, V_TENSOR(x), V_INT(0));
+	if (padding.kind == ARG_STR) {
+		unsigned nd = geom_at(s, w)->rank - 2u;
+
+		if (string_padding(c, geom_at(s, w), pad, extra))
+			x = CALL(s, CONSTANT_PAD, V_TENSOR(x), V_INTS(extra, 2 * nd));
+		padding = V_INTS(pad, nd);
+	}
+	t = CALL(s, CONVOLUTION, V_TENSOR(x), V_TENSOR(w), *call_arg(c, "bias"), *call_arg(c, "stride"), padding, *call_arg(c, "dilation"),
+	    V_BOOL(transposed), *call_arg(c, "output_padding"), *call_arg(c, "groups"));
+	if (single && t)
+		t = CALL(s, SQUEEZE, V_TENSOR(t), V_INT(0));
+	return temps_keep(s, mark, t);
+}
+
+uint32_t
+compose_CONV(struct call *c)
+{
+	return convolve(c, false);
+}
+
+uint32_t
+compose_CONV_TRANSPOSE(struct call *c)
+{
+	return convolve(c, true);
+}

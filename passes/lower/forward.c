@@ -1,0 +1,190 @@
+/*
+ * The forward pass: the graph's nodes in order, each as one operator call; then what the frame no longer
+ * holds is released (plan.release). sim.env has the tensor of every value that somebody still holds by name.
+ */
+#include "lower.h"
+
+#include <string.h>
+
+void
+env_set(struct sim *s, uint32_t v, uint32_t t)
+{
+	uint32_t old = s->env[v];
+
+	if (!v)
+		return;
+	s->env[v] = tensor_hold(s, t);
+	tensor_drop(s, old);
+	if (t)
+		s->val_dtype[v] = geom_at(s, t)->dtype;
+}
+
+/* ---- arguments ----------------------------------------------------------------------------------------- */
+
+static struct value
+list_value(struct sim *s, const struct arg *a)
+{
+	uint32_t *ts = pool_get(s->pool, a->count, sizeof *ts);
+
+	for (uint32_t i = 0; i < a->count; i++)
+		ts[i] = s->env[s->g->ids[a->first + i]];
+	return V_TENSORS(ts, a->count);
+}
+
+static struct value
+arg_value(struct sim *s, const struct arg *a)
+{
+	switch (a->kind) {
+	case ARG_VAL:
+		return V_TENSOR(s->env[a->u.val]);
+	case ARG_VALS:
+		return list_value(s, a);
+	case ARG_INT:
+		return V_INT(a->u.i.n);
+	case ARG_INTS:
+		return V_INTS(s->ints + a->first, a->count);
+	case ARG_FLOAT:
+		return V_FLOAT(a->u.f);
+	case ARG_FLOATS:
+		return (struct value){.kind = ARG_FLOATS, .n = a->count, .u.floats = s->g->floats + a->first};
+	case ARG_BOOL:
+		return V_BOOL(a->u.b);
+	case ARG_DTYPE:
+		return V_DTYPE(a->dtype);
+	case ARG_DTYPE_OF:
+		return V_DTYPE(s->val_dtype[a->u.val]);
+	case ARG_STR:
+		return (struct value){.kind = ARG_STR, .u.s = graph_str(s->g, a->u.str)};
+	default:
+		return V_NONE;
+	}
+}
+
+static void
+free_lists(struct sim *s, const struct value *v, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		if (v[i].kind == ARG_VALS)
+			pool_put(s->pool, (void *)(uintptr_t)v[i].u.ts, v[i].n, sizeof(uint32_t));
+}
+
+/* ---- what cannot be run as a row says ----------------------------------------------------------------------- */
+
+/* A tensor as the file declares the value; 0 if it does not say. */
+static uint32_t
+declared(struct sim *s, uint32_t v)
+{
+	const struct val *x = &s->g->vals[v];
+	struct geom g = {.rank = x->rank, .dtype = x->dtype};
+
+	if (x->rank == RANK_UNKNOWN || x->dtype == DT_NONE)
+		return 0;
+	if (x->dtype == s->g->file_dtype && s->param_dtype)
+		g.dtype = s->param_dtype;
+	for (unsigned i = 0; i < x->rank; i++)
+		g.dim[i] = s->ints[x->dim + i] < 0 ? 0 : s->ints[x->dim + i];
+	geom_contiguous(&g);
+	return tensor_new(s, geom_intern(s->geoms, g), "unknown");
+}
+
+/* An unknown operator: its results as declared; it is assumed to save all its operands and to need as much for their gradients. */
+static void
+run_unknown(struct sim *s, uint32_t n)
+{
+	struct call c = {.s = s, .op = OP_UNKNOWN, .code = op_code(s, OP_UNKNOWN)};
+	uint32_t ts[64], fn;
+	unsigned count = 0;
+
+	for (struct operands it = operands_of(s->g, n); operand_next(&it) && count < 64;)
+		if (s->env[it.val])
+			ts[count++] = s->env[it.val];
+	c.arg[0] = V_TENSORS(ts, count);
+	fn = tape_begin(&c);
+	s->nresult = 0;
+	for (uint32_t k = 0; k < s->g->nodes[n].nout; k++) {
+		uint32_t t = declared(s, node_outs(s->g, n)[k]);
+
+		ROOM(s->c->a, s->result, s->nresult, s->result_cap, 1);
+		s->result[s->nresult++] = t;
+	}
+	tape_end(&c, fn);
+}
+
+/* ---- nodes ----------------------------------------------------------------------------------------------------- */
+
+/* transformers' enable_input_require_grads: the embedding's output becomes a leaf whose gradient is kept. */
+static void
+require_grad(struct sim *s, uint32_t t)
+{
+	if (s->grad_on && t && !needs_grad(s, t) && dtype_is_float(geom_at(s, t)->dtype))
+		tensor_at(s, t)->flags |= TF_LEAF | TF_GRAD;
+}
+
+static void
+bind_results(struct sim *s, uint32_t n)
+{
+	uint32_t *outs = node_outs(s->g, n), nout = s->g->nodes[n].nout;
+
+	for (uint32_t k = 0; k < nout; k++) {
+		uint32_t t = k < s->nresult ? s->result[k] : 0;
+
+		if (!t && s->g->nodes[n].op != OP_NO_OP)
+			t = declared(s, outs[k]);
+		if (s->g->nodes[n].flags & NF_INPUT_EMBEDDING)
+			require_grad(s, t);
+		env_set(s, outs[k], t);
+	}
+}
+
+static void
+run_node(struct sim *s, uint32_t n)
+{
+	const struct node *x = &s->g->nodes[n];
+	struct value arg[MAX_ARGS];
+	uint32_t mark = temps_mark(s);
+	unsigned narg = x->narg < MAX_ARGS ? x->narg : MAX_ARGS;
+	bool kept = s->grad_on;
+
+	s->node = n;
+	if (x->flags & NF_NO_GRAD)
+		s->grad_on = false;
+	if (!x->op) {
+		run_unknown(s, n);
+	} else {
+		for (unsigned i = 0; i < narg; i++)
+			arg[i] = arg_value(s, node_args(s->g, n) + i);
+		if (x->flags & NF_INPLACE)
+			op_call_inplace(s, x->op, arg, narg);
+		else
+			op_call(s, x->op, arg, narg);
+		free_lists(s, arg, narg);
+	}
+	bind_results(s, n);
+	temps_release(s, mark);
+	s->grad_on = kept;
+}
+
+static void
+release_after(struct sim *s, uint32_t n)
+{
+	for (uint32_t i = s->plan->release_at[n]; i < s->plan->release_at[n + 1]; i++)
+		env_set(s, s->plan->release[i], 0);
+}
+
+void
+run_nodes(struct sim *s, uint32_t first, uint32_t last, bool blocks)
+{
+	const struct block *b = s->plan->blocks, *end = b + s->plan->nblock;
+
+	for (uint32_t n = first; n <= last; n++) {
+		while (blocks && b < end && b->first < n)
+			b++;
+		if (blocks && b < end && b->first == n) {
+			checkpoint_block(s, b->first, b->last);
+			n = b->last;
+			continue;
+		}
+		run_node(s, n);
+		release_after(s, n);
+	}
+}

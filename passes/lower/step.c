@@ -1,0 +1,235 @@
+/*
+ * lower: the simulated loop, twice.
+ *
+ *     parameters, buffers and batch are there
+ *     forward (in autocast); loss; outputs dropped; [zero_grad before backward]; backward     for every micro-batch
+ *     optimizer.step(); zero_grad(set_to_none=True)
+ *
+ * Step 1 starts without optimizer state (but for those optimizers that make it in their constructor).
+ */
+#include "step.h"
+
+/* ---- before the first step -------------------------------------------------------------------------------- */
+
+static struct sim *
+sim_new(struct analysis *a)
+{
+	struct sim *s = NEW(a->c->a, struct sim, 1);
+
+	s->c = a->c;
+	s->g = a->g;
+	s->r = a->r;
+	s->plan = &a->plan;
+	s->sched = a->sched = schedule_new(a->c);
+	s->geoms = geoms_new(a->c->a);
+	s->pool = pool_new(a->c->a);
+	s->code = NEW(a->c->a, struct op_code, OP_COUNT);
+	s->env = NEW(a->c->a, uint32_t, a->g->nval);
+	s->val_dtype = NEW(a->c->a, uint8_t, a->g->nval);
+	s->ints = NEW(a->c->a, int64_t, a->g->nint);
+	ROOM(a->c->a, s->tensors, 0, s->tensor_cap, 1);
+	ROOM(a->c->a, s->fns, 0, s->fn_cap, 1);
+	s->ntensor = s->nfn = 1;
+	s->low_dtype = a->plan.low_dtype;
+	s->param_dtype = a->plan.param_dtype;
+	s->grad_on = true;
+	for (uint32_t i = 1; i < a->g->nint; i++)
+		s->ints[i] = a->g->ints[i].expr ? -1 : a->g->ints[i].n;
+	return s;
+}
+
+static uint32_t
+make_base(struct step *x, uint32_t v)
+{
+	struct sim *s = x->s;
+	const struct val *val = &s->g->vals[v];
+	struct geom g = {.rank = val->rank, .dtype = (uint8_t)analysis_dtype(x->a, v)};
+	uint32_t mark = temps_mark(s), t;
+
+	if (val->rank == RANK_UNKNOWN || !val->dtype)
+		return 0;
+	for (unsigned i = 0; i < val->rank; i++)
+		g.dim[i] = s->ints[val->dim + i] < 0 ? 0 : s->ints[val->dim + i];
+	geom_contiguous(&g);
+	t = tensor_new(s, geom_intern(s->geoms, g), val->kind == VAL_PARAM ? "param" : val->kind == VAL_INPUT ? "input" : "buffer");
+	tensor_at(s, t)->flags |= TF_LEAF;
+	s->sched->storages[tensor_at(s, t)->storage].val = v;
+	s->sched->storages[tensor_at(s, t)->storage].factor = val->kind == VAL_INPUT ? FAC_INPUT : FAC_PARAM;
+	env_set(s, v, t);
+	temps_release(s, mark);
+	return t;
+}
+
+static void
+make_params(struct step *x, bool adapters)
+{
+	const struct graph *g = x->s->g;
+
+	for (uint32_t v = 1; v < g->nval; v++) {
+		const struct val *p = &g->vals[v];
+		uint32_t t;
+
+		if (p->kind != VAL_PARAM || adapters != !!(p->flags & VF_ADAPTER))
+			continue;
+		if (p->tied) {
+			env_set(x->s, v, x->s->env[p->tied]);
+			continue;
+		}
+		t = make_base(x, v);
+		if (!t)
+			continue;
+		if (p->flags & VF_TRAINABLE)
+			tensor_at(x->s, t)->flags |= TF_GRAD;
+		x->params[x->nparam++] = (struct param){.val = v, .tensor = t};
+	}
+}
+
+static void
+make_start(struct step *x)
+{
+	const struct graph *g = x->s->g;
+
+	schedule_span(x->s->sched, 0, PH_START, 0);
+	x->params = NEW(x->s->c->a, struct param, g->nval);
+	make_params(x, false);
+	make_params(x, true);
+	for (uint32_t v = 1; v < g->nval; v++)
+		if (g->vals[v].kind == VAL_BUFFER || g->vals[v].kind == VAL_CONST)
+			make_base(x, v);
+	for (uint32_t i = 0; i < g->ninput; i++)
+		make_base(x, g->inputs[i]);
+	optimizer_construct(x);
+}
+
+/* ---- forward --------------------------------------------------------------------------------------------------- */
+
+static void
+drop_env(struct sim *s)
+{
+	for (uint32_t v = 1; v < s->g->nval; v++)
+		if (s->g->vals[v].kind == VAL_NODE && s->env[v])
+			env_set(s, v, 0);
+}
+
+/* The caller binds the new outputs before the old ones go. */
+static void
+keep_outputs(struct step *x, uint32_t loss)
+{
+	struct sim *s = x->s;
+	uint32_t *old = x->kept, n = x->nkept;
+
+	x->kept = NULL;
+	x->nkept = x->kept_cap = 0;
+	if (s->r->v[RK_KEEP_OUTPUTS].i) {
+		ROOM(s->c->a, x->kept, 0, x->kept_cap, s->g->noutput + 1);
+		x->kept[x->nkept++] = tensor_hold(s, loss);
+		for (uint32_t i = 0; i < s->g->noutput; i++)
+			if (s->g->outputs[i])
+				x->kept[x->nkept++] = tensor_hold(s, s->env[s->g->outputs[i]]);
+	}
+	for (uint32_t i = 0; i < n; i++)
+		tensor_drop(s, old[i]);
+}
+
+/* What is alive at the end of a forward and was made in it is saved; the rest of it is transient. */
+static void
+mark_saved(struct sim *s, uint32_t first_storage)
+{
+	for (uint32_t i = first_storage; i < s->sched->nstorage; i++)
+		if (s->sched->storages[i].tensors && s->sched->storages[i].factor == FAC_TRANSIENT)
+			s->sched->storages[i].factor = FAC_SAVED;
+}
+
+/* The loss, held; 0 = the graph has none. */
+static uint32_t
+run_forward(struct step *x, unsigned step)
+{
+	struct sim *s = x->s;
+	uint32_t loss, first = s->sched->nstorage;
+
+	s->autocast = s->low_dtype;
+	run_nodes(s, 1, s->g->nnode - 1, true);
+	loss = x->a->plan.loss ? tensor_hold(s, s->env[x->a->plan.loss]) : 0;
+	keep_outputs(x, loss);
+	drop_env(s);
+	autocast_clear(s);
+	s->autocast = DT_NONE;
+	s->sched->forward_end[step] = s->live;
+	mark_saved(s, first);
+	return loss;
+}
+
+/* ---- the loop ---------------------------------------------------------------------------------------------------- */
+
+static void
+run_backward_phase(struct step *x, uint32_t loss)
+{
+	struct sim *s = x->s;
+	uint32_t mark = temps_mark(s), root;
+	struct call c = {.s = s, .op = OP_ZEROS_LIKE, .code = op_code(s, OP_ZEROS_LIKE), .kernel = "ones_like"};
+	struct operand like;
+
+	if (!loss)
+		return;
+	if (needs_grad(s, loss)) {
+		like = (struct operand){geom_at(s, loss), loss, false};
+		root = build_like(&c, &like, 1, DT_NONE);
+		run_backward(s, &loss, &root, 1);
+	}
+	temps_release(s, mark);
+	tensor_drop(s, loss);
+}
+
+static void
+run_step(struct step *x, unsigned step)
+{
+	struct sim *s = x->s;
+	int64_t zero_grad = s->r->v[RK_ZERO_GRAD].i;
+
+	for (uint32_t micro = 0; micro < (uint32_t)s->r->v[RK_GRAD_ACCUM].i; micro++) {
+		uint32_t loss;
+
+		schedule_span(s->sched, step, PH_FORWARD, micro);
+		loss = run_forward(x, step);
+		if (zero_grad == ZG_BEFORE_BACKWARD && micro == 0)
+			optimizer_zero_grad(x);
+		schedule_span(s->sched, step, PH_BACKWARD, micro);
+		run_backward_phase(x, loss);
+	}
+	schedule_span(s->sched, step, PH_OPTIMIZER, 0);
+	optimizer_step(x);
+	if (zero_grad == ZG_AFTER_STEP)
+		optimizer_zero_grad(x);
+}
+
+static void
+count_coverage(struct step *x)
+{
+	const struct graph *g = x->s->g;
+
+	for (uint32_t v = 1; v < g->nval; v++) {
+		if (g->vals[v].kind == VAL_NONE)
+			continue;
+		if (x->s->val_dtype[v])
+			x->a->sized++;
+		else
+			x->a->unsized++;
+	}
+}
+
+bool
+pass_lower(struct analysis *a)
+{
+	struct step x = {.a = a};
+
+	if (!optimizer_known(a))
+		return false;
+	x.s = sim_new(a);
+	make_start(&x);
+	for (unsigned step = 1; step <= 2; step++)
+		run_step(&x, step);
+	count_coverage(&x);
+	if (!a->plan.loss)
+		diag(a->c, DIAG_NO_GRADIENT);
+	return true;
+}

@@ -1,0 +1,25 @@
+/* The training loop around the simulator: what lives before step 1, and the two steps. */
+#ifndef MC_STEP_H
+#define MC_STEP_H
+
+#include "lower.h"
+
+struct param {
+	uint32_t val, tensor;      /* tensor is held */
+	uint32_t *state;        uint32_t nstate, state_cap;      /* optimizer's buffers, held */
+	bool has_state;
+};
+
+struct step {
+	struct analysis *a;
+	struct sim *s;
+	struct param *params;   uint32_t nparam;
+	uint32_t *kept;         uint32_t nkept, kept_cap;        /* loss and outputs that the caller still has, held */
+};
+
+bool optimizer_known(struct analysis *);
+void optimizer_construct(struct step *);
+void optimizer_step(struct step *);
+void optimizer_zero_grad(struct step *);
+
+#endif

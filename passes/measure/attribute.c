@@ -1,0 +1,298 @@
+/*
+ * attribute: who holds the bytes at the peak. Every live storage goes to a factor, to a module and all modules around it, and to
+ * a modality: parameters, gradients and optimizer state to the module that owns the parameter, everything else to the one whose
+ * operator made it. Also the founding paper's plain sum, and what the model holds at all.
+ */
+#include "../passes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct attribution {
+	struct analysis *a;
+	struct report *r;
+	const struct graph *g;
+	struct strtab *paths;      /* id = module row + 1 */
+	uint32_t cap;
+};
+
+/* ---- modules -------------------------------------------------------------------------------------------- */
+
+/* The row of a module path, with rows for every dotted prefix. */
+static uint32_t
+module_of(struct attribution *t, struct str path)
+{
+	uint32_t id = path.n ? strtab_find(t->paths, path) : 0, row, parent = 0, cut = path.n;
+
+	if (id || !path.n)
+		return id;         /* ids are handed out in step with rows, so that they are equal */
+	while (cut && path.p[cut - 1] != '.')
+		cut--;
+	if (cut > 1)
+		parent = module_of(t, str_sub(path, 0, cut - 1));
+	id = strtab_id(t->paths, path);
+	ROOM(t->a->c->a, t->r->modules, t->r->nmodule, t->cap, 1);
+	row = t->r->nmodule++;
+	t->r->modules[row] = (struct module_row){.path = strtab_str(t->paths, id), .parent = parent};
+	return row;
+}
+
+static uint32_t
+module_of_param(struct attribution *t, uint32_t v)
+{
+	struct str full = graph_str(t->g, t->g->vals[v].full ? t->g->vals[v].full : t->g->vals[v].name);
+	uint32_t cut = full.n;
+
+	while (cut && full.p[cut - 1] != '.')
+		cut--;
+	return module_of(t, str_sub(full, 0, cut ? cut - 1 : 0));
+}
+
+static uint32_t
+module_of_node(struct attribution *t, uint32_t n)
+{
+	return n ? module_of(t, scope_path(t->g, t->g->nodes[n].scope)) : 0;
+}
+
+static uint32_t
+module_of_storage(struct attribution *t, const struct storage *s)
+{
+	return s->val && t->g->vals[s->val].kind != VAL_INPUT ? module_of_param(t, s->val) : module_of_node(t, s->node);
+}
+
+static void
+make_modules(struct attribution *t)
+{
+	t->paths = strtab_new(t->a->c->a);
+	ROOM(t->a->c->a, t->r->modules, 0, t->cap, 1);
+	t->r->modules[0] = (struct module_row){.path = S(""), .cls = graph_str(t->g, t->g->root_class)};
+	t->r->nmodule = 1;
+	for (uint32_t s = 1; s < t->g->nscope; s++) {
+		uint32_t row = module_of(t, scope_path(t->g, s));
+
+		t->r->modules[row].cls = graph_str(t->g, t->g->scopes[s].cls);
+	}
+	for (uint32_t v = 1; v < t->g->nval; v++)
+		if (t->g->vals[v].kind == VAL_PARAM)
+			module_of_param(t, v);
+}
+
+#define FOR_MODULE_AND_PARENTS(t, row, i) \
+	for (uint32_t i = (row), done_ = 0; !done_; done_ = i == 0, i = (t)->r->modules[i].parent)
+
+/* ---- parameters ------------------------------------------------------------------------------------------- */
+
+static uint64_t
+elements(const struct graph *g, uint32_t v)
+{
+	uint64_t n = 1;
+
+	for (unsigned i = 0; g->vals[v].rank != RANK_UNKNOWN && i < g->vals[v].rank; i++)
+		if (!mul_u64(n, (uint64_t)(val_dims(g, v)[i].expr ? 0 : val_dims(g, v)[i].n), &n))
+			return UINT64_MAX / 2;
+	return n;
+}
+
+static void
+count_params(struct attribution *t)
+{
+	struct report *r = t->r;
+
+	for (uint32_t v = 1; v < t->g->nval; v++) {
+		const struct val *x = &t->g->vals[v];
+		uint64_t n, bytes;
+		bool trains = x->flags & VF_TRAINABLE;
+
+		if (x->kind == VAL_BUFFER)
+			r->buffer_bytes += dtype_bytes(analysis_dtype(t->a, v), elements(t->g, v));
+		if (x->kind != VAL_PARAM || x->tied)
+			continue;
+		n = elements(t->g, v);
+		bytes = dtype_bytes(analysis_dtype(t->a, v), n);
+		r->param_count += n;
+		r->param_bytes += bytes;
+		r->param_trainable += trains ? n : 0;
+		r->param_trainable_bytes += trains ? bytes : 0;
+		r->modalities[x->modality].parameters += n;
+		r->modalities[x->modality].trainable += trains ? n : 0;
+		FOR_MODULE_AND_PARENTS(t, module_of_param(t, v), i) {
+			r->modules[i].parameters += n;
+			r->modules[i].trainable += trains ? n : 0;
+		}
+	}
+}
+
+/* ---- the peak ----------------------------------------------------------------------------------------------- */
+
+static bool *
+live_at(struct analysis *a, uint32_t event)
+{
+	const struct schedule *s = a->sched;
+	bool *live = NEW(a->c->a, bool, s->nstorage);
+
+	for (uint32_t e = 0; e <= event && e < s->nevent; e++)
+		live[EVENT_STORAGE(s->events[e])] = !EVENT_IS_FREE(s->events[e]);
+	return live;
+}
+
+static uint8_t
+modality_of(const struct attribution *t, const struct storage *s)
+{
+	if (s->val)
+		return t->g->vals[s->val].modality;
+	return t->g->nodes[s->node].modality;
+}
+
+static struct live_row
+describe(struct attribution *t, uint32_t storage)
+{
+	const struct storage *s = &t->a->sched->storages[storage];
+	struct live_row row = {.storage = storage, .factor = factor_name(factor_in_step(t->r, t->a->sched, storage, t->r->peak_step))};
+
+	row.module = t->r->modules[module_of_storage(t, s)].path;
+	row.node = s->node ? graph_str(t->g, t->g->nodes[s->node].name) : S("");
+	if (s->val)
+		row.name = graph_str(t->g, t->g->vals[s->val].full ? t->g->vals[s->val].full : t->g->vals[s->val].name);
+	else
+		row.name = row.node.n ? row.node : str_of(s->op);
+	return row;
+}
+
+static const struct storage *sort_base(const void *p, const void *base)
+{
+	return &((const struct storage *)base)[((const struct live_row *)p)->storage];
+}
+
+static void
+sort_live(struct live_row *rows, uint32_t n, const struct storage *base, struct live_row *tmp)
+{
+	uint32_t half = n / 2, i = 0, k = half, m = 0;
+
+	if (n < 2)
+		return;
+	sort_live(rows, half, base, tmp);
+	sort_live(rows + half, n - half, base, tmp);
+	while (i < half || k < n) {
+		bool left = k == n || (i < half && sort_base(&rows[i], base)->nbytes >= sort_base(&rows[k], base)->nbytes);
+
+		tmp[m++] = rows[left ? i++ : k++];
+	}
+	memcpy(rows, tmp, n * sizeof *rows);
+}
+
+static void
+add_live(struct attribution *t, uint32_t storage)
+{
+	const struct storage *s = &t->a->sched->storages[storage];
+	unsigned factor = factor_in_step(t->r, t->a->sched, storage, t->r->peak_step);
+
+	t->r->modalities[modality_of(t, s)].at.of[factor] += s->nbytes;
+	FOR_MODULE_AND_PARENTS(t, module_of_storage(t, s), i)
+		t->r->modules[i].at.of[factor] += s->nbytes;
+	t->r->live[t->r->nlive++] = describe(t, storage);
+}
+
+static void
+attribute_peak(struct attribution *t)
+{
+	struct report *r = t->r;
+	const struct schedule *s = t->a->sched;
+	uint32_t event = r->steps[r->peak_step].event;
+	bool *live = live_at(t->a, event);
+	const struct storage *last = &s->storages[EVENT_STORAGE(s->events[event])];
+
+	r->live = NEW(t->a->c->a, struct live_row, s->nstorage);
+	for (uint32_t i = 1; i < s->nstorage; i++)
+		if (live[i] && s->storages[i].nbytes)
+			add_live(t, i);
+	sort_live(r->live, r->nlive, s->storages, NEW(t->a->c->a, struct live_row, r->nlive + 1));
+	r->peak_node = last->node;
+	r->peak_op = str_of(last->op ? last->op : "");
+	r->peak_modality = modality_of(t, last);
+	FOR_MODULE_AND_PARENTS(t, module_of_storage(t, last), i)
+		r->modules[i].peak_here = true;
+}
+
+/* Saved by module: what was made in the peak step's forward and was alive at its end. */
+static void
+attribute_saved(struct attribution *t)
+{
+	const struct schedule *s = t->a->sched;
+
+	for (uint32_t i = 1; i < s->nstorage; i++)
+		if (s->storages[i].factor == FAC_SAVED && s->spans[s->storages[i].phase].step == t->r->peak_step)
+			FOR_MODULE_AND_PARENTS(t, module_of_storage(t, &s->storages[i]), k)
+				t->r->modules[k].saved += s->storages[i].nbytes;
+}
+
+/* ---- the plain sum --------------------------------------------------------------------------------------------- */
+
+/* Parameters + gradients + optimizer state + all that forward keeps, each at its own largest, whatever the time. */
+static void
+sum_plainly(struct attribution *t)
+{
+	const struct schedule *s = t->a->sched;
+	uint32_t last_micro = 0;
+
+	for (uint32_t i = 0; i < s->nspan; i++)
+		if (s->spans[i].step == 2 && s->spans[i].phase == PH_FORWARD)
+			last_micro = s->spans[i].micro;
+	for (uint32_t i = 1; i < s->nstorage; i++) {
+		const struct storage *x = &s->storages[i];
+		const struct span *sp = &s->spans[x->phase];
+		bool once = x->factor == FAC_PARAM || x->factor == FAC_INPUT || x->factor == FAC_OPT;
+
+		if (!once && !(x->factor == FAC_SAVED && sp->step == 2 && sp->micro == last_micro) && !(x->factor == FAC_GRAD && sp->step == 2))
+			continue;
+		t->r->plain.of[x->factor] += x->nbytes;
+		t->r->modalities[modality_of(t, x)].plain.of[x->factor] += x->nbytes;
+	}
+}
+
+/* ---- modules of a modality ---------------------------------------------------------------------------------------- */
+
+static void
+add_module_name(struct attribution *t, unsigned modality, struct str path)
+{
+	struct modality_row *m = &t->r->modalities[modality];
+
+	ROOM(t->a->c->a, m->modules, m->nmodule, m->module_cap, 1);
+	m->modules[m->nmodule++] = path;
+}
+
+/* A module is of a modality if all its parameters are; the topmost such ones name the modality. */
+static void
+name_modalities(struct attribution *t)
+{
+	struct report *r = t->r;
+	uint8_t *seen = NEW(t->a->c->a, uint8_t, r->nmodule);      /* bit per modality */
+
+	for (uint32_t v = 1; v < t->g->nval; v++)
+		if (t->g->vals[v].kind == VAL_PARAM)
+			FOR_MODULE_AND_PARENTS(t, module_of_param(t, v), i)
+				seen[i] |= (uint8_t)(1u << t->g->vals[v].modality);
+	for (uint32_t i = 0; i < r->nmodule; i++)
+		for (unsigned m = 1; m < MOD_COUNT; m++) {
+			if (seen[i] != 1u << m)
+				continue;
+			r->modules[i].modality = (uint8_t)m;
+			if (i == 0 || seen[r->modules[i].parent] != seen[i])
+				add_module_name(t, m, r->modules[i].path);
+		}
+}
+
+bool
+pass_attribute(struct analysis *a)
+{
+	struct attribution t = {.a = a, .r = a->report, .g = a->g};
+
+	make_modules(&t);
+	count_params(&t);
+	name_modalities(&t);
+	if (!a->sched)
+		return true;
+	attribute_peak(&t);
+	attribute_saved(&t);
+	sum_plainly(&t);
+	return true;
+}

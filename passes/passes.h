@@ -1,0 +1,69 @@
+/* The passes: graph + recipe -> plan -> schedule -> numbers. pass.def lists them in order; pass.c runs them. */
+#ifndef MC_PASSES_H
+#define MC_PASSES_H
+
+#include "../ir/report.h"
+
+struct block {                     /* nodes of one module call */
+	uint32_t first, last;
+};
+
+struct plan {                      /* made by the adapt group, read-only in lower */
+	uint32_t *release;         /* values whose holder in the forward ends, by node: release[release_at[n]] .. release[release_at[n + 1]] */
+	uint32_t *release_at;
+	struct block *blocks;      uint32_t nblock;       /* checkpointed calls, in order, not overlapping */
+	bool reentrant;
+	uint8_t param_dtype;       /* run-time dtype of parameters of the file's main dtype */
+	uint8_t low_dtype;         /* autocast, DT_NONE = none */
+	uint8_t input_dtype;       /* of floating-point inputs */
+	uint32_t loss;             /* value that backward starts from, 0 = none */
+	uint32_t logits;           /* value that the loss reads, 0 = not known */
+};
+
+struct analysis {
+	struct ctx *c;
+	struct recipe *r;
+	struct graph *g;           /* the model's own copy */
+	struct plan plan;
+	struct schedule *sched;
+	struct str *assumptions;   uint32_t nassumption, assumption_cap;
+	struct str *unbound;       uint32_t nunbound, unbound_cap;       /* symbols that nobody bound */
+	uint32_t unsized;          /* values that the lowering could not size */
+	uint32_t sized;
+	bool lower_bound;
+	struct report *report;
+};
+
+enum when { ALWAYS, TRAIN };
+
+struct pass {
+	const char *name, *group;
+	enum when when;
+	const char *help;
+	bool (*run)(struct analysis *);
+};
+const struct pass *pass_at(unsigned i);                          /* NULL behind the last */
+bool passes_run(struct analysis *, enum when);                   /* ALWAYS: only those; TRAIN: all */
+unsigned analysis_dtype(const struct analysis *, uint32_t val);  /* run-time dtype of a parameter, buffer or input */
+void assume(struct analysis *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+#define PASS(name, group, when, help) bool pass_##name(struct analysis *);
+#include "pass.def"
+#undef PASS
+
+/* calls.c: module calls, from the scopes of consecutive nodes */
+struct calls {
+	uint32_t *at;              /* per node: index of its chain in first[], depth + 1 entries, root first */
+	uint32_t *first, *last;    /* nodes of each entry */
+};
+struct calls calls_find(const struct graph *, struct arena *);
+unsigned calls_depth(const struct graph *, uint32_t node);       /* entries of a node's chain - 1 */
+bool calls_same(const struct calls *, uint32_t node_a, uint32_t node_b, unsigned depth);
+
+/* slice.c: what a value is computed from */
+struct uses {
+	uint32_t *count;           /* per value */
+};
+void uses_count(const struct graph *, uint32_t *count);
+
+#endif
