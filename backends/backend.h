@@ -1,0 +1,21 @@
+/* Inside of the backends: report -> bytes. They print what the report has and never add. */
+#ifndef MC_BACKEND_H
+#define MC_BACKEND_H
+
+#include "../ir/report.h"
+
+struct backend {
+	const char *name, *help;
+	bool inspects;             /* can also print what a file holds, without a training report */
+	bool (*write)(const struct report *, struct buf *);
+};
+const struct backend *backend_at(unsigned i);                    /* NULL behind the last */
+const struct backend *backend_by_name(struct str);
+
+extern const struct backend backend_text, backend_json, backend_events;
+
+/* shape.c: dims as people and programs read them */
+void print_dims(const struct geom *, const char *between, struct buf *);
+const char *human_bytes(uint64_t, char out[32]);                 /* "81.30 GiB" */
+
+#endif

@@ -1,0 +1,118 @@
+/* The door of the backends: the table of formats, mc_write, and the program's own tables. */
+#include "../ir/api.h"
+#include "backend.h"
+
+#include "../frontend/frontend.h"
+#include "../passes/passes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct backend *const table[] = {&backend_text, &backend_json, &backend_events};
+
+const struct backend *
+backend_at(unsigned i)
+{
+	return i < sizeof table / sizeof table[0] ? table[i] : NULL;
+}
+
+const struct backend *
+backend_by_name(struct str name)
+{
+	for (unsigned i = 0; backend_at(i); i++)
+		if (str_eq(name, str_of(backend_at(i)->name)))
+			return backend_at(i);
+	return NULL;
+}
+
+struct out {
+	struct buf b;
+	mc_write_fn *fn;
+	void *user;
+};
+
+static int
+forward(void *user, const void *p, size_t n)
+{
+	struct out *o = user;
+
+	return o->fn(o->user, p, n);
+}
+
+static mc_status
+finish(struct out *o, bool ok)
+{
+	ok = buf_flush(&o->b) && ok;
+	free(o->b.p);
+	return ok ? MC_OK : MC_BAD_INPUT;
+}
+
+mc_status
+mc_write(const mc_report *r, const char *format, mc_write_fn *fn, void *user)
+{
+	const struct backend *b = backend_by_name(str_of(format));
+	struct out o = {.fn = fn, .user = user};
+
+	if (!b || !r || (!r->r.sched && !b->inspects))
+		return MC_BAD_INPUT;
+	o.b.write = forward;
+	o.b.user = &o;
+	return finish(&o, b->write(&r->r, &o.b));
+}
+
+/* ---- tables -------------------------------------------------------------------------------------------------- */
+
+static void
+list_ops(struct buf *b)
+{
+	for (unsigned i = 1; i < OP_COUNT; i++) {
+		const struct op *op = op_info(i);
+
+		buf_fmt(b, "%s(%s)\t%s\t%s\n", op->name, op->schema, op->forward ? op->forward : "composed", op->backward ? op->backward : op->forward ? "no gradient" : "of its parts");
+	}
+}
+
+static void
+list_passes(struct buf *b)
+{
+	for (unsigned i = 0; pass_at(i); i++)
+		buf_fmt(b, "%-8s %-11s %s\n", pass_at(i)->group, pass_at(i)->name, pass_at(i)->help);
+}
+
+static void
+list_formats(struct buf *b)
+{
+	for (unsigned i = 0; frontend_at(i); i++)
+		buf_fmt(b, "in   %-15s %s\n", frontend_at(i)->name, frontend_at(i)->help);
+	for (unsigned i = 0; backend_at(i); i++)
+		buf_fmt(b, "out  %-15s %s\n", backend_at(i)->name, backend_at(i)->help);
+}
+
+static void
+list_keys(struct buf *b)
+{
+	for (unsigned k = 1; k < RK_COUNT; k++) {
+		const struct key_info *x = key_info(k);
+
+		buf_fmt(b, "%s\t%s\t%s\t%s\n", x->name, x->choices ? x->choices : "", x->dflt, x->help);
+	}
+}
+
+mc_status
+mc_list(const char *what, mc_write_fn *fn, void *user)
+{
+	static const struct {
+		const char *name;
+		void (*list)(struct buf *);
+	} lists[] = {{"ops", list_ops}, {"passes", list_passes}, {"formats", list_formats}, {"keys", list_keys}};
+	struct out o = {.fn = fn, .user = user};
+
+	o.b.write = forward;
+	o.b.user = &o;
+	for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
+		if (strcmp(what, lists[i].name) == 0) {
+			lists[i].list(&o.b);
+			return finish(&o, true);
+		}
+	return MC_BAD_INPUT;
+}
