@@ -60,10 +60,10 @@ struct calls calls_find(const struct graph *, struct arena *);
 unsigned calls_depth(const struct graph *, uint32_t node);       /* entries of a node's chain - 1 */
 bool calls_same(const struct calls *, uint32_t node_a, uint32_t node_b, unsigned depth);
 
-/* slice.c: what a value is computed from */
-struct uses {
-	uint32_t *count;           /* per value */
-};
-void uses_count(const struct graph *, uint32_t *count);
+void uses_count(const struct graph *, uint32_t *count);          /* per value, outputs included; adds to count */
+
+/* blocks.c: repeated blocks */
+bool *blocks_find(const struct graph *, struct arena *);         /* per scope */
+uint32_t blocks_outermost(const struct graph *, const bool *block, uint32_t scope);
 
 #endif

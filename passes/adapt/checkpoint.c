@@ -1,64 +1,23 @@
 /*
  * checkpoint: which module calls are rerun in backward, and which embeddings' outputs become leaves.
  *
- * By default every repeated block: a numbered child of a list whose siblings have its class and that calls modules of its own;
- * outermost ones only. transformers turns enable_input_require_grads on with checkpointing if the model's main input is token
+ * By default every repeated block (passes/blocks.c), outermost ones only. transformers turns enable_input_require_grads on with checkpointing if the model's main input is token
  * ids: the input embedding of every submodel (token embedding, patch convolution) then has a leaf as its output.
  */
 #include "../passes.h"
 
 /* ---- blocks ------------------------------------------------------------------------------------------------ */
 
-/* "encoder.layer.12" -> "encoder.layer." */
-static struct str
-list_prefix(struct str path)
-{
-	uint32_t n = path.n;
-
-	while (n && path.p[n - 1] >= '0' && path.p[n - 1] <= '9')
-		n--;
-	return n < path.n && (n == 0 || path.p[n - 1] == '.') ? str_sub(path, 0, n) : S("");
-}
-
-static bool
-has_children(const struct graph *g, uint32_t s)
-{
-	for (uint32_t i = s + 1; i < g->nscope; i++)
-		if (g->scopes[i].parent == s)
-			return true;
-	return false;
-}
-
-static bool
-has_sibling(const struct graph *g, uint32_t s, struct str prefix)
-{
-	for (uint32_t i = 1; i < g->nscope; i++)
-		if (i != s && g->scopes[i].parent == g->scopes[s].parent && g->scopes[i].cls == g->scopes[s].cls &&
-		    g->scopes[i].path != g->scopes[s].path && str_eq(list_prefix(scope_path(g, i)), prefix))
-			return true;
-	return false;
-}
-
-static bool
-is_block(const struct analysis *a, uint32_t s)
-{
-	struct str path = scope_path(a->g, s), prefix = list_prefix(path);
-
-	if (a->r->v[RK_CHECKPOINT_MODULES].nlist)
-		return recipe_matches(a->r, RK_CHECKPOINT_MODULES, path);
-	return prefix.n && has_children(a->g, s) && has_sibling(a->g, s, prefix);
-}
-
 static void
 find_blocks(struct analysis *a)
 {
 	struct graph *g = a->g;
 	struct calls k = calls_find(g, a->c->a);
-	bool *block = NEW(a->c->a, bool, g->nscope);
+	bool *block = blocks_find(g, a->c->a);
 	uint32_t cap = 0;
 
-	for (uint32_t s = 1; s < g->nscope; s++)
-		block[s] = is_block(a, s);
+	for (uint32_t s = 1; a->r->v[RK_CHECKPOINT_MODULES].nlist && s < g->nscope; s++)
+		block[s] = recipe_matches(a->r, RK_CHECKPOINT_MODULES, scope_path(g, s));
 	for (uint32_t n = 1; n < g->nnode; n++)
 		for (unsigned d = 1; d <= calls_depth(g, n); d++) {
 			uint32_t at = k.at[n] + d;

@@ -23,6 +23,7 @@ struct lora {
 	/* of the module being extended */
 	uint32_t scope, frame;
 	uint16_t nframe;
+	uint8_t modality;
 };
 
 /* ---- which modules ------------------------------------------------------------------------------------------- */
@@ -125,6 +126,7 @@ add_node(struct lora *l, unsigned op, const struct arg *args, unsigned narg, uin
 		node_args(g, n)[i] = args[i];
 	node_outs(g, n)[0] = out;
 	g->nodes[n].flags = NF_ADDED;
+	g->nodes[n].modality = l->modality;
 	g->nodes[n].scope = scope;
 	g->nodes[n].name = g->vals[out].name;
 	g->nodes[n].target = graph_name(g, str_of(op_info(op)->name));
@@ -157,6 +159,7 @@ add_adapter(struct lora *l, const char *name, int64_t rows, int64_t columns)
 	g->vals[v].full = graph_name(g, full);
 	g->vals[v].dtype = l->dtype;
 	g->vals[v].flags = VF_TRAINABLE | VF_ADAPTER;
+	g->vals[v].modality = l->modality;
 	val_shape(g, v, 2, dims);
 	return v;
 }
@@ -216,6 +219,7 @@ extend(struct lora *l, uint32_t n)
 	l->scope = g->nodes[n].scope;
 	l->frame = g->nodes[n].frame;
 	l->nframe = g->nodes[n].nframe;
+	l->modality = g->nodes[n].modality;
 	node_outs(g, n)[0] = base;
 	g->vals[base].node = n;
 	g->nodes[n].scope = inner_scope(l, "base_layer", "torch.nn.modules.linear.Linear");

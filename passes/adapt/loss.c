@@ -49,6 +49,12 @@ choose(struct analysis *a, uint32_t logits)
 	return kind;
 }
 
+static uint8_t
+modality_of(const struct graph *g, uint32_t v)
+{
+	return g->vals[v].kind == VAL_NODE ? g->nodes[g->vals[v].node].modality : g->vals[v].modality;
+}
+
 /* ---- appending ---------------------------------------------------------------------------------------------- */
 
 static uint32_t
@@ -60,6 +66,7 @@ append(struct analysis *a, unsigned op, const struct arg *args, unsigned n, unsi
 	for (unsigned i = 0; i < n; i++)
 		node_args(g, x)[i] = args[i];
 	g->nodes[x].flags = NF_ADDED | NF_LOSS;
+	g->nodes[x].modality = modality_of(g, a->plan.logits);
 	g->nodes[x].name = g->vals[v].name;
 	g->nodes[x].target = graph_name(g, str_of(op_info(op)->name));
 	g->vals[v].node = x;
@@ -78,6 +85,7 @@ add_labels(struct analysis *a, unsigned dtype, unsigned rank, const struct sint 
 
 	a->g->vals[v].dtype = (uint8_t)dtype;
 	a->g->vals[v].flags = VF_LABELS;
+	a->g->vals[v].modality = modality_of(a->g, a->plan.logits);
 	val_shape(a->g, v, rank, dims);
 	graph_input(a->g, v);
 	return v;
@@ -114,7 +122,7 @@ causal_lm(struct analysis *a, uint32_t logits)
 	return APPEND(OP_CROSS_ENTROPY, DT_FP32, 0, d, arg_val(x), arg_val(y));
 }
 
-/* F.cross_entropy(logits.flatten(0, -2), labels.flatten()): the model's result is an unnamed value of the loop. */
+/* F.cross_entropy(logits.flatten(0, -2), labels.flatten()): unless it is kept, the model's result is an unnamed value of the loop. */
 static uint32_t
 cross_entropy(struct analysis *a, uint32_t logits)
 {
@@ -135,7 +143,8 @@ cross_entropy(struct analysis *a, uint32_t logits)
 	if (rank > 2)
 		x = APPEND(OP_FLATTEN, dt, 2, flat, arg_val(x), arg_int(0), arg_int(-2));
 	y = APPEND(OP_FLATTEN, DT_INT64, 1, one, arg_val(labels));
-	g->noutput = 0;
+	if (!a->r->v[RK_KEEP_OUTPUTS].i)
+		g->noutput = 0;
 	return APPEND(OP_CROSS_ENTROPY, dt, 0, d, arg_val(x), arg_val(y));
 }
 
