@@ -1,30 +1,421 @@
-/* The command line, over memcrest.h alone. */
+/*
+ * The command line, over memcrest.h alone.
+ *
+ * Reports go to standard output (or -o FILE, which appears whole or not at all), everything else to standard error. Exit codes:
+ * 0 done, 1 the answer is no, 2 wrong usage or unusable input, 3 the answer is only a lower bound.
+ */
 #include "memcrest.h"
 
+#include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-static int to_stdout(void *u, const void *p, size_t n) { (void)u; return fwrite(p, 1, n, stdout) != n; }
-static void diags(size_t n, mc_diagnostic *d) { for (size_t i = 0; i < n; i++) fprintf(stderr, "%s%s%s %s\n", d[i].where, *d[i].where ? ": " : "", d[i].code, d[i].message); }
-static void dumpfn(void *u, const char *t, size_t n) { (void)u; fwrite(t, 1, n, stderr); }
-int main(int argc, char **argv)
+enum { EXIT_DONE = 0, EXIT_NO = 1, EXIT_BAD = 2, EXIT_BOUND = 3 };
+
+struct cli {
+	const char *model, *format, *output;
+	mc_recipe *recipe;
+	mc_options options;
+	bool allow_incomplete, quiet;
+};
+
+struct command {
+	const char *name, *arguments, *help;
+	int (*run)(struct cli *);
+};
+
+/* ---- messages ---------------------------------------------------------------------------------------------- */
+
+static int
+usage_error(const char *what, const char *arg)
 {
-	const char *cmd = argv[1], *file = argv[2], *format = "text";
-	mc_recipe *r = mc_recipe_new(); mc_options o; mc_options_init(&o); mc_diagnostic d[100]; mc_model *m; mc_report *rep; mc_status st; int incomplete = 0;
-	for (int i = 3; i < argc; i++) {
-		if (!strcmp(argv[i], "-r")) { static char buf[1<<20]; FILE *f = fopen(argv[++i], "r"); size_t n = fread(buf, 1, sizeof buf, f); fclose(f); if (mc_recipe_json(r, buf, n, argv[i])) { diags(mc_recipe_diagnostics(r, d, 100), d); return 2; } }
-		else if (!strcmp(argv[i], "-f")) format = argv[++i];
-		else if (!strncmp(argv[i], "--dump-ir=", 10)) { o.dump_after = argv[i] + 10; o.dump = dumpfn; }
-		else if (!strcmp(argv[i], "--allow-incomplete")) incomplete = 1;
+	fprintf(stderr, "memcrest: %s%s%s; memcrest --help shows what there is\n", what, *arg ? " " : "", arg);
+	return EXIT_BAD;
+}
+
+static const char *
+severity(const char *code)
+{
+	return code[0] == 'E' ? "error" : code[0] == 'W' ? "warning" : "note";
+}
+
+typedef size_t get_diagnostics(const void *, mc_diagnostic *, size_t);
+
+static void
+print_diagnostics(const struct cli *c, size_t (*get)(const void *, mc_diagnostic *, size_t), const void *from)
+{
+	mc_diagnostic d[64];
+	size_t n = get(from, d, 64);
+
+	for (size_t i = 0; i < n && i < 64; i++) {
+		if (c->quiet && d[i].code[0] != 'E')
+			continue;
+		fprintf(stderr, "%s%s%s %s: %s\n", d[i].where, *d[i].where ? ": " : "memcrest: ", severity(d[i].code), d[i].code, d[i].message);
 	}
-	if (!strcmp(cmd, "events")) format = "events";
-	st = mc_load_path(file, &o, &m);
-	if (st) { diags(mc_model_diagnostics(m, d, 100), d); return 2; }
-	st = strcmp(cmd, "inspect") ? mc_analyze(m, r, &o, &rep) : mc_inspect(m, r, &o, &rep);
-	diags(mc_report_diagnostics(rep, d, 100), d);
-	if (st && st != MC_INCOMPLETE) return 2;
-	mc_write(rep, format, to_stdout, NULL);
-	mc_report_free(rep); mc_model_free(m); mc_recipe_free(r);
-	return st && !incomplete ? 3 : 0;
+}
+
+static size_t
+of_model(const void *m, mc_diagnostic *d, size_t cap)
+{
+	return mc_model_diagnostics(m, d, cap);
+}
+
+static size_t
+of_recipe(const void *r, mc_diagnostic *d, size_t cap)
+{
+	return mc_recipe_diagnostics(r, d, cap);
+}
+
+static size_t
+of_report(const void *r, mc_diagnostic *d, size_t cap)
+{
+	return mc_report_diagnostics(r, d, cap);
+}
+
+/* ---- output --------------------------------------------------------------------------------------------------- */
+
+static int
+write_file(void *user, const void *p, size_t n)
+{
+	return fwrite(p, 1, n, user) != n;
+}
+
+static int
+write_stderr(const char *text, size_t n)
+{
+	return fwrite(text, 1, n, stderr) != n;
+}
+
+static void
+dump(void *user, const char *text, size_t n)
+{
+	(void)user;
+	write_stderr(text, n);
+}
+
+/* A file takes its name when it is complete. */
+static int
+write_output(const struct cli *c, const mc_report *r)
+{
+	char part[4096];
+	FILE *f = stdout;
+	mc_status st;
+	bool ok;
+
+	if (c->output) {
+		if (snprintf(part, sizeof part, "%s.part", c->output) >= (int)sizeof part)
+			return usage_error("the output name is too long:", c->output);
+		f = fopen(part, "wb");
+		if (!f) {
+			fprintf(stderr, "memcrest: cannot write %s: %s\n", part, strerror(errno));
+			return EXIT_BAD;
+		}
+	}
+	st = mc_write(r, c->format, write_file, f);
+	ok = fflush(f) == 0 && st == MC_OK;
+	if (c->output) {
+		ok = fclose(f) == 0 && ok && rename(part, c->output) == 0;
+		if (!ok)
+			remove(part);
+	}
+	if (!ok)
+		fprintf(stderr, "memcrest: writing %s failed: %s\n", c->output ? c->output : "the report", strerror(errno));
+	return ok ? EXIT_DONE : EXIT_BAD;
+}
+
+/* ---- commands ----------------------------------------------------------------------------------------------------- */
+
+static int
+report(struct cli *c, mc_status (*make)(const mc_model *, const mc_recipe *, const mc_options *, mc_report **))
+{
+	mc_model *m = NULL;
+	mc_report *r = NULL;
+	mc_status st = mc_load_path(c->model, &c->options, &m);
+	int code = EXIT_BAD;
+
+	print_diagnostics(c, of_model, m);
+	if (st == MC_OK)
+		st = make(m, c->recipe, &c->options, &r);
+	print_diagnostics(c, of_report, r);
+	if (st == MC_OK || st == MC_INCOMPLETE)
+		code = write_output(c, r);
+	if (code == EXIT_DONE && st == MC_INCOMPLETE && !c->allow_incomplete)
+		code = EXIT_BOUND;
+	mc_report_free(r);
+	mc_model_free(m);
+	return code;
+}
+
+static int
+run_estimate(struct cli *c)
+{
+	return report(c, mc_analyze);
+}
+
+static int
+run_inspect(struct cli *c)
+{
+	return report(c, mc_inspect);
+}
+
+static int
+run_events(struct cli *c)
+{
+	c->format = "events";
+	return report(c, mc_analyze);
+}
+
+static const struct command commands[] = {
+	{"estimate", "MODEL", "predict the peak memory of one training job", run_estimate},
+	{"inspect", "MODEL", "say what the file holds, without training it", run_inspect},
+	{"events", "MODEL", "list every allocation and release of the two simulated steps", run_events},
+};
+
+/* ---- options ---------------------------------------------------------------------------------------------------------- */
+
+/* The value of "--name=value" or "--name value"; NULL = there is none. */
+static const char *
+take_value(int argc, char **argv, int *i, char *eq)
+{
+	if (eq)
+		return eq + 1;
+	return *i + 1 < argc ? argv[++*i] : NULL;
+}
+
+static int
+check_recipe(const struct cli *c, mc_status st)
+{
+	if (st == MC_OK)
+		return EXIT_DONE;
+	print_diagnostics(c, of_recipe, c->recipe);
+	return EXIT_BAD;
+}
+
+static int
+read_recipe(struct cli *c, const char *path)
+{
+	FILE *f = fopen(path, "rb");
+	char *text = NULL;
+	size_t n = 0, got;
+	int code;
+
+	if (!f) {
+		fprintf(stderr, "%s: error E001: cannot open the recipe: %s\n", path, strerror(errno));
+		return EXIT_BAD;
+	}
+	do {
+		char *p = realloc(text, n + 65536);
+
+		if (!p)
+			break;
+		text = p;
+		got = fread(text + n, 1, 65536, f);
+		n += got;
+	} while (got == 65536 && n < 64u << 20);
+	fclose(f);
+	code = text ? check_recipe(c, mc_recipe_json(c->recipe, text, n, path)) : EXIT_BAD;
+	free(text);
+	return code;
+}
+
+/* batch=8,seq=2048 */
+static int
+read_dims(struct cli *c, const char *text)
+{
+	while (*text) {
+		const char *eq = strchr(text, '='), *end = text + strcspn(text, ",");
+		char name[256], *stop;
+		long long n;
+
+		if (!eq || eq > end || eq == text || (size_t)(eq - text) >= sizeof name)
+			return usage_error("--dim takes NAME=N[,NAME=N..], not", text);
+		memcpy(name, text, (size_t)(eq - text));
+		name[eq - text] = 0;
+		errno = 0;
+		n = strtoll(eq + 1, &stop, 10);
+		if (stop != end || stop == eq + 1 || errno)
+			return usage_error("--dim takes NAME=N[,NAME=N..], not", text);
+		if (check_recipe(c, mc_recipe_set_dim(c->recipe, name, n)))
+			return EXIT_BAD;
+		text = *end ? end + 1 : end;
+	}
+	return EXIT_DONE;
+}
+
+/* pixel_values=8x3x336x336, also with : and with commas or brackets between the numbers */
+static int
+read_shape(struct cli *c, const char *text)
+{
+	size_t len = strcspn(text, "=:");
+	const char *p = text + len;
+	char name[512];
+
+	for (unsigned axis = 0; *p; axis++) {
+		char *stop;
+		long long n;
+
+		p += strspn(p, "=:[x, ");
+		errno = 0;
+		n = strtoll(p, &stop, 10);
+		if (stop == p || errno || snprintf(name, sizeof name, "%.*s[%u]", (int)len, text, axis) >= (int)sizeof name)
+			return usage_error("--shape takes INPUT=8x3x336x336, not", text);
+		if (check_recipe(c, mc_recipe_set_dim(c->recipe, name, n)))
+			return EXIT_BAD;
+		p = stop + strspn(stop, "] ");
+	}
+	return EXIT_DONE;
+}
+
+static int
+read_limit(const char *text, uint64_t *out)
+{
+	char *stop;
+	unsigned long long n = strtoull(text, &stop, 10);
+	static const char *const unit[] = {"", "KiB", "MiB", "GiB", "TiB"};
+
+	for (unsigned i = 0; stop != text && i < 5; i++)
+		if (strcmp(stop, unit[i]) == 0) {
+			*out = n << (10 * i);
+			return EXIT_DONE;
+		}
+	return usage_error("a limit is a number of bytes such as 512MiB, not", text);
+}
+
+static int
+set_option(struct cli *c, const char *name, const char *value)
+{
+	if (strcmp(name, "recipe") == 0)
+		return read_recipe(c, value);
+	if (strcmp(name, "format") == 0 && !mc_has_format(value))
+		return usage_error("unknown format, memcrest --list-formats lists them:", value);
+	if (strcmp(name, "format") == 0)
+		c->format = value;
+	else if (strcmp(name, "output") == 0)
+		c->output = value;
+	else if (strcmp(name, "dim") == 0 || strcmp(name, "dims") == 0)
+		return read_dims(c, value);
+	else if (strcmp(name, "shape") == 0)
+		return read_shape(c, value);
+	else if (strcmp(name, "dump-ir") == 0)
+		c->options.dump_after = value;
+	else if (strcmp(name, "limit-memory") == 0)
+		return read_limit(value, &c->options.max_memory);
+	else if (strcmp(name, "limit-file") == 0)
+		return read_limit(value, &c->options.max_file);
+	else if (strcmp(name, "limit-member") == 0)
+		return read_limit(value, &c->options.max_member);
+	else
+		return check_recipe(c, mc_recipe_set(c->recipe, name, value));
+	return EXIT_DONE;
+}
+
+static int
+read_option(struct cli *c, int argc, char **argv, int *i)
+{
+	static const char *const shorts[][2] = {{"-r", "recipe"}, {"-f", "format"}, {"-o", "output"}};
+	char *arg = argv[*i], *eq = strchr(arg, '='), name[128];
+	const char *value;
+	size_t len = eq ? (size_t)(eq - arg) : strlen(arg);
+
+	if (strcmp(arg, "--allow-incomplete") == 0 || strcmp(arg, "-q") == 0 || strcmp(arg, "--quiet") == 0) {
+		*(arg[2] == 'a' ? &c->allow_incomplete : &c->quiet) = true;
+		return EXIT_DONE;
+	}
+	snprintf(name, sizeof name, "%.*s", (int)(len > 2 ? len - 2 : 0), arg + (len > 2 ? 2 : 0));
+	for (size_t k = 0; k < 3; k++)
+		if (strcmp(arg, shorts[k][0]) == 0)
+			snprintf(name, sizeof name, "%s", shorts[k][1]);
+	value = take_value(argc, argv, i, arg[1] == '-' ? eq : NULL);
+	if (!value)
+		return usage_error("a value is missing after", arg);
+	return set_option(c, name, value);
+}
+
+/* ---- help ------------------------------------------------------------------------------------------------------------------ */
+
+static int
+list(const char *what)
+{
+	return mc_list(what, write_file, stdout) == MC_OK ? EXIT_DONE : EXIT_BAD;
+}
+
+static int
+help(void)
+{
+	printf("memcrest %s: peak GPU memory of training an exported model graph, before anything runs\n\n", mc_version());
+	for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+		printf("  memcrest %-9s %-6s  %s\n", commands[i].name, commands[i].arguments, commands[i].help);
+	printf("\nMODEL is a file, or - for standard input. Options:\n"
+	    "  -r, --recipe FILE      how it is trained, as JSON; may repeat, later wins\n"
+	    "  --KEY VALUE            one key of the recipe (list below), e.g. --precision bf16 --freeze model.vision_tower\n"
+	    "  --dim NAME=N[,..]      a size: a symbol of the file, batch, seq, or INPUT[AXIS]\n"
+	    "  --shape INPUT=8x3x336x336\n"
+	    "  -f, --format NAME      text (default), json, ... (memcrest --list-formats)\n"
+	    "  -o, --output FILE      instead of standard output\n"
+	    "  --allow-incomplete     exit 0 even if the answer is only a lower bound\n"
+	    "  -q, --quiet            no warnings\n"
+	    "  --dump-ir PASS         the graph after a pass, on standard error (load, or one of --list-passes)\n"
+	    "  --limit-memory N, --limit-file N, --limit-member N\n"
+	    "  --help, --version, --list-ops, --list-passes, --list-formats\n\n"
+	    "Exit codes: 0 done, 1 the answer is no, 2 wrong usage or input, 3 only a lower bound.\n\nRecipe keys: name, values, default, meaning\n");
+	return list("keys");
+}
+
+static int
+global_option(const char *arg)
+{
+	if (strcmp(arg, "--version") == 0)
+		return printf("memcrest %s\n", mc_version()) < 0 ? EXIT_BAD : EXIT_DONE;
+	if (strncmp(arg, "--list-", 7) == 0 && list(arg + 7) == EXIT_DONE)
+		return EXIT_DONE;
+	if (strcmp(arg, "--help") == 0 || strcmp(arg, "-h") == 0 || strcmp(arg, "help") == 0)
+		return help();
+	return usage_error("unknown command", arg);
+}
+
+static int
+run(struct cli *c, const struct command *cmd, int argc, char **argv)
+{
+	for (int i = 2; i < argc; i++) {
+		if (strcmp(argv[i], "--help") == 0)
+			return help();
+		if (argv[i][0] == '-' && argv[i][1]) {
+			int code = read_option(c, argc, argv, &i);
+
+			if (code)
+				return code;
+		} else if (c->model) {
+			return usage_error("one model at a time, not also", argv[i]);
+		} else {
+			c->model = argv[i];
+		}
+	}
+	if (!c->model)
+		return usage_error("which model? A file name is missing after", cmd->name);
+	return cmd->run(c);
+}
+
+int
+main(int argc, char **argv)
+{
+	struct cli c = {.format = "text"};
+	int code = -1;
+
+	if (argc < 2)
+		return usage_error("which command?", "");
+	mc_options_init(&c.options);
+	c.options.dump = dump;
+	c.recipe = mc_recipe_new();
+	if (!c.recipe)
+		return usage_error("out of memory", "");
+	for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+		if (strcmp(argv[1], commands[i].name) == 0)
+			code = run(&c, &commands[i], argc, argv);
+	if (code < 0)
+		code = global_option(argv[1]);
+	mc_recipe_free(c.recipe);
+	return code;
 }

@@ -94,7 +94,9 @@ MC_API uint64_t mc_report_peak(const mc_report *);
 /* Writes a report in a format of mc_list("formats"), or "events". Unknown format: MC_BAD_INPUT, nothing written. */
 MC_API mc_status mc_write(const mc_report *, const char *format, mc_write_fn *, void *user);
 
-/* The program's own tables as text, one row a line: "ops", "passes", "formats", "keys", "diagnostics". */
+MC_API int mc_has_format(const char *format);
+
+/* The program's own tables as text, one row a line: "ops", "passes", "formats", "keys". */
 MC_API mc_status mc_list(const char *what, mc_write_fn *, void *user);
 
 #ifdef __cplusplus

@@ -1,13 +1,286 @@
-/* text: for people. The first three lines answer: how much, where, what dominates. */
+/*
+ * text: for people. The first three lines answer how much, where and what dominates; then factors, modalities, the largest
+ * modules, what is alive at the peak, and what was assumed. Bytes are in binary units and the exact number stands beside the peak.
+ */
 #include "backend.h"
+
+#include <string.h>
+
+#define ROWS 12
+
+static unsigned
+percent(uint64_t part, uint64_t whole)
+{
+	return whole ? (unsigned)((double)part / (double)whole * 100 + 0.5) : 0;
+}
+
+static void
+bytes_cell(struct buf *b, uint64_t n, int width)
+{
+	char h[32];
+
+	if (n)
+		buf_fmt(b, "%*s", width, human_bytes(n, h));
+	else
+		buf_fmt(b, "%*s", width, "-");
+}
+
+/* The last part of a long path is the telling one. */
+static void
+path_cell(struct buf *b, struct str s, int width)
+{
+	if (!s.n)
+		s = S("(whole model)");
+	if (s.n > (uint32_t)width)
+		buf_fmt(b, "..%.*s", width - 2, s.p + s.n - (uint32_t)width + 2);
+	else
+		buf_fmt(b, "%-*.*s", width, SFMT(s));
+}
+
+/* ---- the answer -------------------------------------------------------------------------------------------- */
+
+static const char *
+dominant(const struct factors *f, uint64_t *bytes)
+{
+	static const char *const name[] = {"parameters", "gradients", "optimizer state", "activations"};
+	uint64_t n[] = {f->of[FAC_PARAM], f->of[FAC_GRAD], f->of[FAC_OPT], factors_act(f)};
+	unsigned best = 0;
+
+	for (unsigned i = 1; i < 4; i++)
+		if (n[i] > n[best])
+			best = i;
+	*bytes = n[best];
+	return name[best];
+}
+
+static void
+answer(const struct report *r, struct buf *b)
+{
+	const struct step_row *st = &r->steps[r->peak_step];
+	const struct factors *f = &st->phases[st->phase].at;
+	struct str module = scope_path(r->g, r->g->nodes[r->peak_node].scope), node = graph_str(r->g, r->g->nodes[r->peak_node].name);
+	uint64_t most;
+	const char *what = dominant(f, &most);
+	char h[32], k[32];
+
+	buf_fmt(b, "peak       %s%s of tensors (%llu bytes); the plain sum of the factors is %s\n", r->lower_bound ? "at least " : "", human_bytes(st->tensors, h),
+	    (unsigned long long)st->tensors, human_bytes(factors_total(&r->plain), k));
+	buf_fmt(b, "where      step %u, %s: %.*s", r->peak_step, phase_name(st->phase), SFMT(r->peak_op));
+	if (module.n || node.n)
+		buf_fmt(b, " of %.*s%s%.*s", SFMT(module), module.n && node.n ? ", node " : "", SFMT(node));
+	if (r->peak_modality)
+		buf_fmt(b, " (%s)", modality_name(r->peak_modality));
+	buf_fmt(b, "\ndominated  by %s: %s, %u %%\n", what, human_bytes(most, h), percent(most, st->tensors));
+}
+
+/* ---- tables -------------------------------------------------------------------------------------------------- */
+
+static void
+factor_line(struct buf *b, const char *name, const struct factors *f)
+{
+	buf_fmt(b, "  %-22s", name);
+	bytes_cell(b, factors_total(f), 13);
+	bytes_cell(b, f->of[FAC_PARAM], 13);
+	bytes_cell(b, f->of[FAC_GRAD], 13);
+	bytes_cell(b, f->of[FAC_OPT], 13);
+	bytes_cell(b, factors_act(f), 13);
+	buf_str(b, S("\n"));
+}
+
+static void
+factor_head(struct buf *b, const char *title)
+{
+	buf_fmt(b, "\n%-24s%13s%13s%13s%13s%13s\n", title, "total", "parameters", "gradients", "optimizer", "activations");
+}
+
+static void
+factors(const struct report *r, struct buf *b)
+{
+	char name[64];
+
+	factor_head(b, "highest point of");
+	for (unsigned i = 1; i <= 2; i++)
+		for (unsigned p = PH_FORWARD; p < PH_COUNT; p++) {
+			struct buf n = {.p = name, .cap = sizeof name};
+
+			buf_fmt(&n, "step %u, %s%s", i, phase_name(p), i == r->peak_step && p == r->steps[i].phase ? " *" : "");
+			buf_put(&n, "", 1);
+			factor_line(b, name, &r->steps[i].phases[p].at);
+		}
+	factor_line(b, "plain sum", &r->plain);
+}
+
+static void
+activations(const struct report *r, struct buf *b)
+{
+	const struct step_row *st = &r->steps[r->peak_step];
+	const struct factors *f = &st->phases[st->phase].at;
+	char s[32], t[32], i[32];
+
+	buf_fmt(b, "  * activations there: saved %s, transient %s, input %s\n", human_bytes(f->of[FAC_SAVED], s), human_bytes(f->of[FAC_TRANSIENT], t),
+	    human_bytes(f->of[FAC_INPUT], i));
+}
+
+static void
+modalities(const struct report *r, struct buf *b)
+{
+	factor_head(b, "modality, at the peak");
+	for (unsigned i = 1; i < MOD_COUNT; i++)
+		if (factors_total(&r->modalities[i].at))
+			factor_line(b, modality_name(i), &r->modalities[i].at);
+}
+
+/* Modules that hold much and are not just a shell around one child that holds it all. */
+static bool
+is_telling(const struct report *r, uint32_t i)
+{
+	uint64_t own = factors_total(&r->modules[i].at);
+
+	for (uint32_t k = i + 1; k < r->nmodule; k++)
+		if (r->modules[k].parent == i && factors_total(&r->modules[k].at) == own)
+			return false;
+	return own > 0;
+}
+
+static uint32_t
+next_largest(const struct report *r, uint64_t below, uint32_t after)
+{
+	uint32_t best = UINT32_MAX;
+
+	for (uint32_t i = 1; i < r->nmodule; i++) {
+		uint64_t n = factors_total(&r->modules[i].at);
+
+		if (n > below || (n == below && i <= after) || !is_telling(r, i))
+			continue;
+		if (best == UINT32_MAX || n > factors_total(&r->modules[best].at))
+			best = i;
+	}
+	return best;
+}
+
+static void
+modules(const struct report *r, struct buf *b)
+{
+	uint64_t below = UINT64_MAX;
+	uint32_t at = 0;
+
+	buf_fmt(b, "\n%-44s%12s%12s%12s%9s\n", "largest modules, at the peak", "total", "activations", "parameters", "modality");
+	for (unsigned k = 0; k < ROWS; k++) {
+		const struct module_row *m;
+
+		at = next_largest(r, below, at);
+		if (at == UINT32_MAX)
+			return;
+		m = &r->modules[at];
+		below = factors_total(&m->at);
+		buf_fmt(b, "  ");
+		path_cell(b, m->path, 42);
+		bytes_cell(b, below, 12);
+		bytes_cell(b, factors_act(&m->at), 12);
+		bytes_cell(b, m->at.of[FAC_PARAM], 12);
+		buf_fmt(b, "  %s\n", modality_name(m->modality));
+	}
+}
+
+static void
+live(const struct report *r, struct buf *b)
+{
+	buf_fmt(b, "\n%-50s%12s  %-10s%s\n", "largest storages alive at the peak", "bytes", "factor", "shape");
+	for (uint32_t i = 0; i < r->nlive && i < ROWS; i++) {
+		const struct storage *s = &r->sched->storages[r->live[i].storage];
+
+		buf_fmt(b, "  ");
+		path_cell(b, r->live[i].name, 48);
+		bytes_cell(b, s->nbytes, 12);
+		buf_fmt(b, "  %-10s%s[", r->live[i].factor, dtype_info(s->geom->dtype)->name);
+		print_dims(s->geom, "x", b);
+		buf_str(b, S("]\n"));
+	}
+	if (r->nlive > ROWS)
+		buf_fmt(b, "  and %u more\n", (unsigned)(r->nlive - ROWS));
+}
+
+static void
+assumptions(const struct report *r, struct buf *b)
+{
+	buf_fmt(b, "\nassumed\n");
+	for (uint32_t i = 0; i < r->nassumption; i++)
+		buf_fmt(b, "  - %.*s\n", SFMT(r->assumptions[i]));
+	buf_fmt(b, "  - not counted: allocator slack, library workspaces, kernels' scratch space, the CUDA context\n");
+}
+
+/* ---- what the file holds ---------------------------------------------------------------------------------------- */
+
+static void
+shape(const struct report *r, uint32_t v, struct buf *b)
+{
+	const struct val *x = &r->loaded->vals[v];
+
+	buf_fmt(b, "%s[", x->dtype ? dtype_info(x->dtype)->name : "?");
+	for (unsigned i = 0; x->rank != RANK_UNKNOWN && i < x->rank; i++) {
+		struct sint d = val_dims(r->loaded, v)[i];
+
+		buf_str(b, i ? S(", ") : S(""));
+		if (d.expr)
+			expr_print(r->loaded, d.expr, b);
+		else
+			buf_fmt(b, "%lld", (long long)d.n);
+	}
+	buf_str(b, x->rank == RANK_UNKNOWN ? S("?]") : S("]"));
+}
+
+static void
+ends(const struct report *r, const char *title, const uint32_t *v, uint32_t n, struct buf *b)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		if (!v[i])
+			continue;
+		buf_fmt(b, "%-11s%.*s : ", title, SFMT(graph_str(r->loaded, r->loaded->vals[v[i]].name)));
+		shape(r, v[i], b);
+		buf_str(b, S("\n"));
+		title = "";
+	}
+}
+
+static void
+contents(const struct report *r, struct buf *b)
+{
+	char h[32], k[32];
+
+	buf_fmt(b, "model      %.*s: %.*s by %.*s, %u nodes, %u of them modelled\n", SFMT(r->file), SFMT(r->loaded->format), SFMT(r->loaded->producer),
+	    (unsigned)r->loaded->file_nodes, (unsigned)r->modelled_nodes);
+	buf_fmt(b, "holds      %llu parameters (%llu trainable), %s; buffers %s\n", (unsigned long long)r->param_count, (unsigned long long)r->param_trainable,
+	    human_bytes(r->param_bytes, h), human_bytes(r->buffer_bytes, k));
+	ends(r, "inputs", r->loaded->inputs, r->loaded->ninput, b);
+	ends(r, "outputs", r->loaded->outputs, r->loaded->noutput, b);
+	buf_fmt(b, "\n%-24s%16s%16s  %s\n", "modality", "parameters", "trainable", "modules");
+	for (unsigned i = 1; i < MOD_COUNT; i++) {
+		const struct modality_row *m = &r->modalities[i];
+
+		if (!m->parameters)
+			continue;
+		buf_fmt(b, "  %-22s%16llu%16llu ", modality_name(i), (unsigned long long)m->parameters, (unsigned long long)m->trainable);
+		for (uint32_t k2 = 0; k2 < m->nmodule && k2 < 4; k2++)
+			buf_fmt(b, " %.*s", SFMT(m->modules[k2].n ? m->modules[k2] : S("(whole model)")));
+		buf_str(b, m->nmodule > 4 ? S(" ..\n") : S("\n"));
+	}
+}
 
 static bool
 write(const struct report *r, struct buf *b)
 {
-	char h[32];
-	if (r->sched)
-		buf_fmt(b, "peak %s\n", human_bytes(r->steps[r->peak_step].tensors, h));
-	return true;
+	if (!r->sched) {
+		contents(r, b);
+		return !b->failed;
+	}
+	answer(r, b);
+	factors(r, b);
+	activations(r, b);
+	modalities(r, b);
+	modules(r, b);
+	live(r, b);
+	assumptions(r, b);
+	return !b->failed;
 }
 
 const struct backend backend_text = {"text", "for people", true, write};

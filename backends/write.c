@@ -60,6 +60,12 @@ mc_write(const mc_report *r, const char *format, mc_write_fn *fn, void *user)
 	return finish(&o, b->write(&r->r, &o.b));
 }
 
+int
+mc_has_format(const char *format)
+{
+	return backend_by_name(str_of(format)) != NULL;
+}
+
 /* ---- tables -------------------------------------------------------------------------------------------------- */
 
 static void

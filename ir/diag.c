@@ -6,22 +6,12 @@
 #include <string.h>
 
 static const struct {
-	uint16_t number;
+	const char *name;
 	uint8_t severity;
 	const char *format;
 } table[DIAG_COUNT] = {
-	[DIAG_NONE] = {0, SEV_NOTE, ""},
-#define DIAG(id, number, severity, format) [DIAG_##id] = {number, severity, format},
-#include "diag.def"
-#undef DIAG
-};
-
-static const char names[DIAG_COUNT][5] = {
-	[DIAG_NONE] = "",
-#define SEV_NOTE_LETTER "N"
-#define SEV_WARNING_LETTER "W"
-#define SEV_ERROR_LETTER "E"
-#define DIAG(id, number, severity, format) [DIAG_##id] = severity##_LETTER #number,
+	[DIAG_NONE] = {"", SEV_NOTE, ""},
+#define DIAG(id, name, severity, format) [DIAG_##id] = {name, severity, format},
 #include "diag.def"
 #undef DIAG
 };
@@ -29,7 +19,7 @@ static const char names[DIAG_COUNT][5] = {
 const char *
 diag_name(unsigned code)
 {
-	return code < DIAG_COUNT ? names[code] : "";
+	return code < DIAG_COUNT ? table[code].name : "";
 }
 
 struct limits

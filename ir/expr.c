@@ -161,14 +161,14 @@ expr_op2(struct graph *g, enum expr_op op, uint32_t a, uint32_t b)
 		return EXPR_UNKNOWN;
 	if (g->exprs[a].op == EX_CONST && g->exprs[b].op == EX_CONST && apply(op, g->exprs[a].n, g->exprs[b].n, &n))
 		return expr_const(g, n);
-	if (g->exprs[b].op == EX_CONST && ((op == EX_ADD && g->exprs[b].n == 0) || (op != EX_ADD && op <= EX_CEILDIV && g->exprs[b].n == 1)))
-		return a;
-	if ((op == EX_ADD || op == EX_MUL) && a > b) {
-		uint32_t t = a;
+	if ((op == EX_ADD || op == EX_MUL) && (g->exprs[a].op == EX_CONST || (g->exprs[b].op != EX_CONST && a > b))) {
+		uint32_t t = a;    /* one spelling of each sum and product; numbers come last */
 
 		a = b;
 		b = t;
 	}
+	if (g->exprs[b].op == EX_CONST && ((op == EX_ADD && g->exprs[b].n == 0) || (op != EX_ADD && op <= EX_CEILDIV && g->exprs[b].n == 1)))
+		return a;
 	return intern(g, (struct expr){.op = (uint8_t)op, .a = a, .b = b});
 }
 

@@ -58,7 +58,7 @@ enum severity { SEV_NOTE, SEV_WARNING, SEV_ERROR };
 
 enum diag_code {
 	DIAG_NONE,
-#define DIAG(id, number, severity, format) DIAG_##id,
+#define DIAG(id, name, severity, format) DIAG_##id,
 #include "diag.def"
 #undef DIAG
 	DIAG_COUNT

@@ -1,10 +1,11 @@
 /*
  * The graph as text, for --dump-ir and for tests; frontend/textir.c reads it back. One line a thing:
  *
+ *     memcrest-ir 1
  *     sym batch 2..
  *     input %ids : int64[batch, 8]
  *     param %w "embed.weight" : fp32[16, 4] trainable
- *     %y : fp32[batch, 8, 4] = embedding(weight=%w, indices=%ids) @"":Net/"embed":Embedding !12 "x = self.embed(ids)"
+ *     %y : fp32[batch, 8, 4] = embedding(weight=%w, indices=%ids) @"embed":"Embedding" !12 "x = self.embed(ids)"
  *     output %y
  *
  * Arguments carry the schema's names; absent ones are not printed. @ is the module stack, ! a stack frame.
@@ -69,6 +70,8 @@ type(const struct graph *g, struct buf *b, uint32_t v)
 {
 	const struct val *x = &g->vals[v];
 
+	if (x->dtype == DT_NONE && x->rank == RANK_UNKNOWN)
+		return;
 	buf_fmt(b, " : %s", dtype_info(x->dtype)->name);
 	if (x->rank == RANK_UNKNOWN)
 		return;
@@ -135,8 +138,10 @@ scopes(const struct graph *g, struct buf *b, uint32_t s)
 		buf_str(b, S("/"));
 	}
 	quoted(b, scope_path(g, s));
-	buf_str(b, S(":"));
-	quoted(b, graph_str(g, g->scopes[s].cls));
+	if (g->scopes[s].cls) {
+		buf_str(b, S(":"));
+		quoted(b, graph_str(g, g->scopes[s].cls));
+	}
 }
 
 static void
@@ -154,7 +159,10 @@ node(const struct graph *g, struct buf *b, uint32_t n)
 			type(g, b, node_outs(g, n)[k]);
 	}
 	buf_str(b, x->nout ? S(" = ") : S(""));
-	buf_str(b, x->op ? str_of(op_info(x->op)->name) : graph_str(g, x->target));
+	if (x->op)
+		buf_str(b, str_of(op_info(x->op)->name));
+	else
+		quoted(b, graph_str(g, x->target));
 	buf_str(b, x->flags & NF_INPLACE ? S("_(") : S("("));
 	for (uint32_t k = 0; k < x->narg; k++) {
 		if (node_args(g, n)[k].kind == ARG_NONE)
@@ -168,6 +176,10 @@ node(const struct graph *g, struct buf *b, uint32_t n)
 		argument(g, b, node_args(g, n) + k);
 	}
 	buf_str(b, S(")"));
+	if (x->name && !(x->nout && node_outs(g, n)[0] && x->name == g->vals[node_outs(g, n)[0]].name)) {
+		buf_str(b, S(" as "));
+		quoted(b, graph_str(g, x->name));
+	}
 	if (x->flags & NF_NO_GRAD)
 		buf_str(b, S(" no_grad"));
 	if (x->scope) {
@@ -208,6 +220,7 @@ definition(const struct graph *g, struct buf *b, uint32_t v)
 void
 graph_print(const struct graph *g, struct buf *b)
 {
+	buf_str(b, S("memcrest-ir 1\n"));
 	for (uint32_t i = 1; i < g->nsym; i++) {
 		buf_fmt(b, "sym %.*s %lld..", SFMT(graph_str(g, g->syms[i].name)), (long long)g->syms[i].min);
 		if (g->syms[i].max >= 0)

@@ -16,14 +16,13 @@ count_nodes(struct analysis *a, struct report *r)
 {
 	uint32_t cap = 0;
 
+	r->modelled_nodes = a->g->file_nodes;
 	for (uint32_t n = 1; n < a->g->nnode; n++) {
 		struct str name = graph_str(a->g, a->g->nodes[n].target);
 		uint32_t i = 0;
 
-		if (a->g->nodes[n].op != OP_NONE) {
-			r->modelled_nodes++;
+		if (a->g->nodes[n].op != OP_NONE)
 			continue;
-		}
 		while (i < r->nunknown && !str_eq(r->unknown[i].name, name))
 			i++;
 		if (i == r->nunknown) {
@@ -31,6 +30,7 @@ count_nodes(struct analysis *a, struct report *r)
 			r->unknown[r->nunknown++] = (struct op_count){name, 0};
 		}
 		r->unknown[i].count++;
+		r->modelled_nodes--;
 	}
 }
 
@@ -45,13 +45,23 @@ report_unknown(struct analysis *a, const struct report *r)
 		diag(a->c, DIAG_UNKNOWN_OPS, SFMT(s));
 }
 
+/* "s72 (input_ids[0]: --dim batch=N or --dim s72=N)" */
 static struct str
 unbound_list(struct analysis *a)
 {
+	struct graph *g = a->g;
 	struct str s = S("");
 
-	for (uint32_t i = 0; i < a->nunbound; i++)
-		s = str_fmt(a->c->a, "%.*s%s%.*s (--dim %.*s=N)", SFMT(s), i ? ", " : "", SFMT(a->unbound[i]), SFMT(a->unbound[i]));
+	for (uint32_t i = 0; i < a->nunbound; i++) {
+		const struct sym *x = &g->syms[sym_find(g, a->unbound[i])];
+		struct str name = a->unbound[i], input = graph_str(g, g->vals[x->input].name);
+		const char *common = !x->input ? "" : x->axis == 0 ? "--dim batch=N or " : x->axis == 1 && dtype_info(g->vals[x->input].dtype)->cat == CAT_INT ? "--dim seq=N or " : "";
+
+		s = str_fmt(a->c->a, "%.*s%s%.*s (", SFMT(s), i ? ", " : "", SFMT(name));
+		if (x->input)
+			s = str_fmt(a->c->a, "%.*s%.*s[%u]: ", SFMT(s), SFMT(input), x->axis);
+		s = str_fmt(a->c->a, "%.*s%s--dim %.*s=N)", SFMT(s), common, SFMT(name));
+	}
 	return s;
 }
 

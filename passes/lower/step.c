@@ -203,18 +203,26 @@ run_step(struct step *x, unsigned step)
 }
 
 static void
+count_value(struct step *x, uint32_t v)
+{
+	if (v && x->s->val_dtype[v])
+		x->a->sized++;
+	else if (v)
+		x->a->unsized++;
+}
+
+/* Every value that is there when the graph runs; what the checks and reads that were taken out made is not. */
+static void
 count_coverage(struct step *x)
 {
 	const struct graph *g = x->s->g;
 
-	for (uint32_t v = 1; v < g->nval; v++) {
-		if (g->vals[v].kind == VAL_NONE)
-			continue;
-		if (x->s->val_dtype[v])
-			x->a->sized++;
-		else
-			x->a->unsized++;
-	}
+	for (uint32_t v = 1; v < g->nval; v++)
+		if (g->vals[v].kind != VAL_NODE && g->vals[v].kind != VAL_NONE)
+			count_value(x, v);
+	for (uint32_t n = 1; n < g->nnode; n++)
+		for (uint32_t k = 0; k < g->nodes[n].nout; k++)
+			count_value(x, node_outs(g, n)[k]);
 }
 
 bool
