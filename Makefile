@@ -1,4 +1,4 @@
-# memcrest: make, make demo, make check; further targets are listed in README.md.
+# memcrest. "make demo" and "make check" do everything, from missing packages on; README.md lists the other targets.
 #
 # Objects go to build/VARIANT/: release (default), debug (verifier, assertions), asan (debug with ASan and UBSan).
 
@@ -17,13 +17,13 @@ ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden $(WARN) $(CFLAGS)
 LDLIBS = -lzip -ljansson
 
 IR = api arena diag dtype expr geom graph op print recipe schedule size str verify
-FRONTEND = export frontend json load recipe textir zip
+FRONTEND = export export_arg export_node frontend json load recipe textir zip
 PASSES = analyze blocks calls pass raise/bind raise/noops \
 	adapt/attention adapt/casts adapt/checkpoint adapt/lifetime adapt/lora adapt/loss adapt/masks adapt/modality adapt/modes adapt/precision adapt/trainable \
 	lower/build lower/build_dense lower/build_index lower/build_reduce lower/build_view lower/call lower/checkpoint lower/code \
 	lower/compose_attention lower/compose_basic lower/compose_loss lower/compose_matmul lower/compose_norm \
 	lower/engine lower/forward lower/optimizer lower/pool lower/step lower/tape lower/tensor \
-	measure/attribute measure/peak
+	measure/attribute measure/group measure/peak
 BACKENDS = events json shape text write
 
 LIB = $(IR:%=ir/%) $(FRONTEND:%=frontend/%) $(PASSES:%=passes/%) $(BACKENDS:%=backends/%)
@@ -50,9 +50,59 @@ $(B)/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
+# ---- README's two commands -------------------------------------------------------------------------------------------
+
+PACKAGES = gcc libc6-dev libzip-dev libjansson-dev libcmocka-dev zlib1g-dev
+SUDO = $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+
+deps:
+	@dpkg -s $(PACKAGES) >/dev/null 2>&1 || ! command -v apt-get >/dev/null || \
+	{ $(SUDO) apt-get update && $(SUDO) apt-get install -y --no-install-recommends $(PACKAGES); }
+
+demo: deps
+	@$(MAKE) --no-print-directory all
+	build/memcrest estimate fixtures/models/llava_7b.train.bf16.stack.pt2 --dim batch=8,seq=2048 --freeze model.vision_tower
+
+check: deps
+	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory VARIANT=asan tests
+
+# ---- tests -----------------------------------------------------------------------------------------------------------
+
+TESTS = damage door expr geom hand ops recipe text truth
+TEST_BIN = $(TESTS:%=$(B)/tests/test_%)
+
+$(B)/tests/test_%: $(B)/tests/test_%.o $(B)/tests/support.o $(B)/libmemcrest.a
+	$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS) -lcmocka -lz
+.SECONDARY: $(TEST_BIN:=.o) $(B)/tests/support.o
+
+tests: $(B)/memcrest $(TEST_BIN)
+	sh tests/run.sh $(B)/memcrest $(TEST_BIN)
+
+golden: all
+	sh tests/golden.sh --write build/memcrest
+
+valgrind:
+	@$(MAKE) --no-print-directory VARIANT=debug valgrind_run
+valgrind_run: $(B)/memcrest $(TEST_BIN)
+	for t in $(TEST_BIN); do valgrind -q --error-exitcode=9 --leak-check=full $$t || exit 1; done
+
+# Both compilers, every warning an error, and the static analyser of gcc.
+lint:
+	for cc in gcc clang; do $(MAKE) --no-print-directory CC=$$cc B=build/lint_$$cc CFLAGS="-O2 -Werror" build/lint_$$cc/memcrest $(TESTS:%=build/lint_$$cc/tests/test_%) || exit 1; done
+
+# ---- installing --------------------------------------------------------------------------------------------------------
+
+install: all
+	install -D -m 755 build/memcrest $(DESTDIR)$(PREFIX)/bin/memcrest
+	install -D -m 644 memcrest.h $(DESTDIR)$(PREFIX)/include/memcrest.h
+	install -D -m 644 build/libmemcrest.a $(DESTDIR)$(PREFIX)/lib/libmemcrest.a
+	install -D -m 755 build/libmemcrest.so $(DESTDIR)$(PREFIX)/lib/libmemcrest.so.0
+	ln -sf libmemcrest.so.0 $(DESTDIR)$(PREFIX)/lib/libmemcrest.so
+
 clean:
 	rm -rf build
 
--include $(OBJ:.o=.d) $(B)/main.d
+-include $(OBJ:.o=.d) $(B)/main.d $(wildcard $(B)/tests/*.d)
 
-.PHONY: all clean
+.PHONY: all check clean demo deps golden install lint tests valgrind valgrind_run

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 enum { EXIT_DONE = 0, EXIT_NO = 1, EXIT_BAD = 2, EXIT_BOUND = 3 };
 
@@ -96,34 +96,49 @@ dump(void *user, const char *text, size_t n)
 	write_stderr(text, n);
 }
 
+/* Only a plain file is replaced by renaming; /dev/null and pipes are written to. */
+static bool
+is_special(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0 && !S_ISREG(st.st_mode);
+}
+
+static bool
+write_to(const struct cli *c, const mc_report *r, FILE *f)
+{
+	return mc_write(r, c->format, write_file, f) == MC_OK && fflush(f) == 0;
+}
+
 /* A file takes its name when it is complete. */
+static bool
+write_named(const struct cli *c, const mc_report *r)
+{
+	bool special = is_special(c->output), ok;
+	size_t n = strlen(c->output) + sizeof ".part";
+	char *part = malloc(n);
+	FILE *f;
+
+	if (!part)
+		return false;
+	snprintf(part, n, "%s%s", c->output, special ? "" : ".part");
+	f = fopen(part, "wb");
+	ok = f && write_to(c, r, f);
+	ok = f && fclose(f) == 0 && ok && (special || rename(part, c->output) == 0);
+	if (f && !ok && !special)
+		remove(part);
+	free(part);
+	return ok;
+}
+
 static int
 write_output(const struct cli *c, const mc_report *r)
 {
-	char part[4096];
-	FILE *f = stdout;
-	mc_status st;
-	bool ok;
-
-	if (c->output) {
-		if (snprintf(part, sizeof part, "%s.part", c->output) >= (int)sizeof part)
-			return usage_error("the output name is too long:", c->output);
-		f = fopen(part, "wb");
-		if (!f) {
-			fprintf(stderr, "memcrest: cannot write %s: %s\n", part, strerror(errno));
-			return EXIT_BAD;
-		}
-	}
-	st = mc_write(r, c->format, write_file, f);
-	ok = fflush(f) == 0 && st == MC_OK;
-	if (c->output) {
-		ok = fclose(f) == 0 && ok && rename(part, c->output) == 0;
-		if (!ok)
-			remove(part);
-	}
-	if (!ok)
-		fprintf(stderr, "memcrest: writing %s failed: %s\n", c->output ? c->output : "the report", strerror(errno));
-	return ok ? EXIT_DONE : EXIT_BAD;
+	if (c->output ? write_named(c, r) : write_to(c, r, stdout))
+		return EXIT_DONE;
+	fprintf(stderr, "memcrest: writing %s failed: %s\n", c->output ? c->output : "the report", strerror(errno));
+	return EXIT_BAD;
 }
 
 /* ---- commands ----------------------------------------------------------------------------------------------------- */
@@ -253,6 +268,8 @@ read_shape(struct cli *c, const char *text)
 	const char *p = text + len;
 	char name[512];
 
+	if (!*p)
+		return usage_error("--shape takes INPUT=8x3x336x336, not", text);
 	for (unsigned axis = 0; *p; axis++) {
 		char *stop;
 		long long n;
@@ -359,7 +376,7 @@ help(void)
 	    "  -q, --quiet            no warnings\n"
 	    "  --dump-ir PASS         the graph after a pass, on standard error (load, or one of --list-passes)\n"
 	    "  --limit-memory N, --limit-file N, --limit-member N\n"
-	    "  --help, --version, --list-ops, --list-passes, --list-formats\n\n"
+	    "  --help, --version, --list-ops, --list-passes, --list-formats, --list-diagnostics\n\n"
 	    "Exit codes: 0 done, 1 the answer is no, 2 wrong usage or input, 3 only a lower bound.\n\nRecipe keys: name, values, default, meaning\n");
 	return list("keys");
 }
@@ -405,7 +422,7 @@ main(int argc, char **argv)
 	int code = -1;
 
 	if (argc < 2)
-		return usage_error("which command?", "");
+		return usage_error("a command is missing", "");
 	mc_options_init(&c.options);
 	c.options.dump = dump;
 	c.recipe = mc_recipe_new();

@@ -4,7 +4,7 @@
  *     mc_model *m; mc_recipe *r = mc_recipe_new(); mc_report *rep;
  *     mc_load_path("model.pt2", NULL, &m);
  *     mc_recipe_set(r, "precision", "bf16");
- *     mc_analyze(m, r, &rep);
+ *     mc_analyze(m, r, NULL, &rep);
  *     mc_write(rep, "json", write_to_stdout, NULL);
  *     mc_report_free(rep); mc_recipe_free(r); mc_model_free(m);
  *

@@ -17,5 +17,6 @@ extern const struct backend backend_text, backend_json, backend_events;
 /* shape.c: dims as people and programs read them */
 void print_dims(const struct geom *, const char *between, struct buf *);
 const char *human_bytes(uint64_t, char out[32]);                 /* "81.30 GiB" */
+const char *exact_bytes(uint64_t, char out[32]);                 /* "87,295,000,576" */
 
 #endif

@@ -24,3 +24,18 @@ human_bytes(uint64_t n, char out[32])
 	snprintf(out, 32, u ? "%.2f %s" : "%.0f %s", v, unit[u]);
 	return out;
 }
+
+const char *
+exact_bytes(uint64_t n, char out[32])
+{
+	char *p = out + 31;
+
+	*p = 0;
+	for (unsigned digit = 0; n || digit == 0; digit++) {
+		if (digit && digit % 3 == 0)
+			*--p = ',';
+		*--p = (char)('0' + n % 10);
+		n /= 10;
+	}
+	return p;
+}

@@ -61,10 +61,10 @@ answer(const struct report *r, struct buf *b)
 	struct str module = scope_path(r->g, r->g->nodes[r->peak_node].scope), node = graph_str(r->g, r->g->nodes[r->peak_node].name);
 	uint64_t most;
 	const char *what = dominant(f, &most);
-	char h[32], k[32];
+	char h[32], k[32], e[32];
 
-	buf_fmt(b, "peak       %s%s of tensors (%llu bytes); the plain sum of the factors is %s\n", r->lower_bound ? "at least " : "", human_bytes(st->tensors, h),
-	    (unsigned long long)st->tensors, human_bytes(factors_total(&r->plain), k));
+	buf_fmt(b, "peak       %s%s of tensors (%s bytes); the plain sum of the factors is %s\n", r->lower_bound ? "at least " : "", human_bytes(st->tensors, h),
+	    exact_bytes(st->tensors, e), human_bytes(factors_total(&r->plain), k));
 	buf_fmt(b, "where      step %u, %s: %.*s", r->peak_step, phase_name(st->phase), SFMT(r->peak_op));
 	if (module.n || node.n)
 		buf_fmt(b, " of %.*s%s%.*s", SFMT(module), module.n && node.n ? ", node " : "", SFMT(node));
@@ -130,74 +130,53 @@ modalities(const struct report *r, struct buf *b)
 			factor_line(b, modality_name(i), &r->modalities[i].at);
 }
 
-/* Modules that hold much and are not just a shell around one child that holds it all. */
-static bool
-is_telling(const struct report *r, uint32_t i)
+static void
+count_cell(struct buf *b, uint32_t n)
 {
-	uint64_t own = factors_total(&r->modules[i].at);
-
-	for (uint32_t k = i + 1; k < r->nmodule; k++)
-		if (r->modules[k].parent == i && factors_total(&r->modules[k].at) == own)
-			return false;
-	return own > 0;
-}
-
-static uint32_t
-next_largest(const struct report *r, uint64_t below, uint32_t after)
-{
-	uint32_t best = UINT32_MAX;
-
-	for (uint32_t i = 1; i < r->nmodule; i++) {
-		uint64_t n = factors_total(&r->modules[i].at);
-
-		if (n > below || (n == below && i <= after) || !is_telling(r, i))
-			continue;
-		if (best == UINT32_MAX || n > factors_total(&r->modules[best].at))
-			best = i;
-	}
-	return best;
+	if (n > 1)
+		buf_fmt(b, "%7u", (unsigned)n);
+	else
+		buf_fmt(b, "%7s", "");
 }
 
 static void
 modules(const struct report *r, struct buf *b)
 {
-	uint64_t below = UINT64_MAX;
-	uint32_t at = 0;
+	buf_fmt(b, "\n%-44s%7s%12s%13s%12s%10s\n", "largest modules, at the peak", "count", "total", "activations", "parameters", "modality");
+	for (uint32_t i = 0; i < r->nmodules_alike && i < ROWS; i++) {
+		const struct alike_row *m = &r->modules_alike[i];
 
-	buf_fmt(b, "\n%-44s%12s%12s%12s%9s\n", "largest modules, at the peak", "total", "activations", "parameters", "modality");
-	for (unsigned k = 0; k < ROWS; k++) {
-		const struct module_row *m;
-
-		at = next_largest(r, below, at);
-		if (at == UINT32_MAX)
-			return;
-		m = &r->modules[at];
-		below = factors_total(&m->at);
 		buf_fmt(b, "  ");
-		path_cell(b, m->path, 42);
-		bytes_cell(b, below, 12);
-		bytes_cell(b, factors_act(&m->at), 12);
+		path_cell(b, m->name, 42);
+		count_cell(b, m->count);
+		bytes_cell(b, m->bytes, 12);
+		bytes_cell(b, factors_act(&m->at), 13);
 		bytes_cell(b, m->at.of[FAC_PARAM], 12);
-		buf_fmt(b, "  %s\n", modality_name(m->modality));
+		buf_fmt(b, "%10s\n", modality_name(m->modality));
 	}
 }
 
 static void
 live(const struct report *r, struct buf *b)
 {
-	buf_fmt(b, "\n%-50s%12s  %-10s%s\n", "largest storages alive at the peak", "bytes", "factor", "shape");
-	for (uint32_t i = 0; i < r->nlive && i < ROWS; i++) {
-		const struct storage *s = &r->sched->storages[r->live[i].storage];
+	uint32_t shown = 0;
+
+	buf_fmt(b, "\n%-53s%7s%12s  %-10s%s\n", "largest storages alive at the peak", "count", "total", "factor", "shape");
+	for (uint32_t i = 0; i < r->nlive_alike && i < ROWS; i++) {
+		const struct alike_row *l = &r->live_alike[i];
+		const struct geom *x = r->sched->storages[l->storage].geom;
 
 		buf_fmt(b, "  ");
-		path_cell(b, r->live[i].name, 48);
-		bytes_cell(b, s->nbytes, 12);
-		buf_fmt(b, "  %-10s%s[", r->live[i].factor, dtype_info(s->geom->dtype)->name);
-		print_dims(s->geom, "x", b);
+		path_cell(b, l->name, 51);
+		count_cell(b, l->count);
+		bytes_cell(b, l->bytes, 12);
+		buf_fmt(b, "  %-10s%s[", l->factor, dtype_info(x->dtype)->name);
+		print_dims(x, "x", b);
 		buf_str(b, S("]\n"));
+		shown += l->count;
 	}
-	if (r->nlive > ROWS)
-		buf_fmt(b, "  and %u more\n", (unsigned)(r->nlive - ROWS));
+	if (r->nlive > shown)
+		buf_fmt(b, "  and %u more\n", (unsigned)(r->nlive - shown));
 }
 
 static void

@@ -95,6 +95,15 @@ list_formats(struct buf *b)
 }
 
 static void
+list_diagnostics(struct buf *b)
+{
+	static const char *const severity[] = {[SEV_ERROR] = "error", [SEV_WARNING] = "warning", [SEV_NOTE] = "note"};
+
+	for (unsigned i = 1; i < DIAG_COUNT; i++)
+		buf_fmt(b, "%s\t%s\t%s\n", diag_name(i), severity[diag_severity(i)], diag_format(i));
+}
+
+static void
 list_keys(struct buf *b)
 {
 	for (unsigned k = 1; k < RK_COUNT; k++) {
@@ -110,7 +119,7 @@ mc_list(const char *what, mc_write_fn *fn, void *user)
 	static const struct {
 		const char *name;
 		void (*list)(struct buf *);
-	} lists[] = {{"ops", list_ops}, {"passes", list_passes}, {"formats", list_formats}, {"keys", list_keys}};
+	} lists[] = {{"ops", list_ops}, {"passes", list_passes}, {"formats", list_formats}, {"keys", list_keys}, {"diagnostics", list_diagnostics}};
 	struct out o = {.fn = fn, .user = user};
 
 	o.b.write = forward;

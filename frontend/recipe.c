@@ -4,6 +4,8 @@
  */
 #include "frontend.h"
 
+#include <string.h>
+
 static struct str
 scalar_text(struct ctx *c, const json_t *j)
 {
@@ -144,6 +146,26 @@ recipe_read_json(struct ctx *c, struct recipe *r, struct str text)
 	return true;
 }
 
+/* --freeze a --freeze b: flags of a list add up. */
+static bool
+set_flag(struct ctx *c, struct recipe *r, unsigned key, struct str text)
+{
+	struct recipe_value old = r->v[key], *v = &r->v[key];
+	struct str *both;
+
+	if (!recipe_set_text(c, r, key, text))
+		return false;
+	if (old.by_flag && v->nlist) {
+		both = NEW(c->a, struct str, old.nlist + v->nlist);
+		memcpy(both, old.list, old.nlist * sizeof *both);
+		memcpy(both + old.nlist, v->list, v->nlist * sizeof *both);
+		v->list = both;
+		v->nlist += old.nlist;
+	}
+	v->by_flag = key_info(key)->type == RT_LIST;
+	return true;
+}
+
 /* A flag's value: JSON where it is an object or a list ("--lora '{...}'"), else text; "--dim batch=8,seq=2048". */
 bool
 recipe_set_json(struct ctx *c, struct recipe *r, struct str name, struct str text)
@@ -154,7 +176,7 @@ recipe_set_json(struct ctx *c, struct recipe *r, struct str name, struct str tex
 	if (!str_starts(text, S("{")) && !str_starts(text, S("["))) {
 		if (!key)
 			return unknown_key(c, name);
-		return recipe_set_text(c, r, key, text);
+		return set_flag(c, r, key, text);
 	}
 	doc = json_read(c, text);
 	return doc && set_named(c, r, name, doc);

@@ -49,7 +49,7 @@ zip_open_source(struct ctx *c, const struct source *src)
 	zs = zip_source_buffer_create(src->p, src->n, 0, &e);
 	a->z = zs ? zip_open_from_source(zs, ZIP_RDONLY, &e) : NULL;
 	if (!a->z) {
-		diag(c, DIAG_ZIP_BAD, zip_error_strerror(&e));
+		diag(c, DIAG_ZIP_BAD, zip_error_code_zip(&e) == ZIP_ER_NOZIP ? "the directory at its end is missing: the file is cut off" : zip_error_strerror(&e));
 		zip_source_free(zs);
 		zip_error_fini(&e);
 		return NULL;
@@ -111,14 +111,19 @@ static bool
 read_all(struct ctx *c, zip_file_t *f, struct str name, char *p, uint64_t size)
 {
 	uint64_t got = 0;
+	zip_int64_t n = 1;
+	char more;
 
-	while (got < size) {
-		zip_int64_t n = zip_fread(f, p + got, size - got);
-
-		if (n <= 0)
-			return diag(c, DIAG_ZIP_MEMBER, SFMT(name), n < 0 ? zip_file_strerror(f) : "shorter than its directory entry says");
-		got += (uint64_t)n;
+	while (got < size && n > 0) {
+		n = zip_fread(f, p + got, size - got);
+		got += n > 0 ? (uint64_t)n : 0;
 	}
+	if (got == size)
+		n = zip_fread(f, &more, 1);        /* the checksum is compared when the end is met */
+	if (n < 0)
+		return diag(c, DIAG_ZIP_MEMBER, SFMT(name), zip_file_strerror(f));
+	if (got < size || n > 0)
+		return diag(c, DIAG_ZIP_MEMBER, SFMT(name), "not as long as its directory entry says");
 	return true;
 }
 
@@ -133,7 +138,7 @@ zip_read(struct ctx *c, const struct zip_archive *a, struct str name, struct str
 	bool ok;
 
 	if (i < 0)
-		return diag(c, DIAG_ZIP_NO_MEMBER, own.p);
+		return diag(c, DIAG_ZIP_MEMBER, SFMT(own), "not there");
 	if (zip_stat_index(a->z, (zip_uint64_t)i, 0, &st) || !(st.valid & ZIP_STAT_SIZE))
 		return diag(c, DIAG_ZIP_MEMBER, SFMT(name), zip_strerror(a->z));
 	if (st.size > c->lim.member || st.size > INT32_MAX)

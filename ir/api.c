@@ -48,10 +48,9 @@ ctx_close(struct ctx *c)
 static void
 out_of_memory(struct ctx *c, bool limit)
 {
-	static const char *const text[] = {"out of memory", "the analysis needs more memory than allowed (--limit-memory)"};
-	struct diag d = {(uint16_t)(limit ? DIAG_LIMIT_MEMORY : DIAG_NO_MEMORY), SEV_ERROR, 1, str_of(text[limit]), c->file};
+	uint16_t code = limit ? DIAG_LIMIT_MEMORY : DIAG_NO_MEMORY;
 
-	c->last_words = d;
+	c->last_words = (struct diag){code, SEV_ERROR, 1, str_of(diag_format(code)), c->file};
 	c->nerror++;
 }
 

@@ -22,6 +22,18 @@ diag_name(unsigned code)
 	return code < DIAG_COUNT ? table[code].name : "";
 }
 
+const char *
+diag_format(unsigned code)
+{
+	return code < DIAG_COUNT ? table[code].format : "";
+}
+
+unsigned
+diag_severity(unsigned code)
+{
+	return code < DIAG_COUNT ? table[code].severity : SEV_NOTE;
+}
+
 struct limits
 limits_default(void)
 {

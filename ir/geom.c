@@ -358,6 +358,8 @@ dtype_promote(unsigned a, unsigned b)
 		return a;
 	if (a == DT_NONE)
 		return b;
+	if (x->cat == CAT_COMPLEX || y->cat == CAT_COMPLEX)
+		return a == DT_C128 || b == DT_C128 || a == DT_FP64 || b == DT_FP64 ? DT_C128 : x->cat == y->cat || x->cat < y->cat ? b : a;
 	if (x->cat != y->cat)
 		return x->cat > y->cat ? a : b;
 	if (x->cat == CAT_INT)

@@ -247,6 +247,7 @@ struct recipe_value {
 	struct str text;           /* TEXT; CHOICE: as spelled */
 	struct str *list;          /* LIST */
 	uint32_t nlist;
+	bool by_flag;              /* lists: set on the command line, where further flags add */
 };
 
 struct dim_binding {               /* "batch", or "input_ids[0]" */
@@ -392,6 +393,8 @@ uint64_t round512(uint64_t);
 
 struct limits limits_default(void);
 bool diag(struct ctx *, enum diag_code, ...);                     /* formats, stores; returns false, so that errors read `return diag(...)` */
+const char *diag_format(unsigned code);
+unsigned diag_severity(unsigned code);
 const char *diag_name(unsigned code);                             /* "E012" */
 
 /* ---- expr.c ------------------------------------------------------------------------------------------ */

@@ -87,7 +87,7 @@ parse_bytes(struct str s, int64_t *out)
 			}
 			if (!str_int(n, &whole) || whole < 0 || !mul_i64(whole, units[i].factor, &whole))
 				return false;
-			return add_i64(whole, units[i].factor / scale * frac, out);
+			return add_i64(whole, units[i].factor * frac / scale, out);
 		}
 	return false;
 }

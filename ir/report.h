@@ -25,6 +25,17 @@ struct live_row {
 	uint32_t storage;
 	struct str name, module, node;
 	const char *factor;
+	uint32_t module_row;
+};
+
+struct alike_row {                 /* modules or live storages that repeat (measure/group.c) */
+	struct str name;
+	uint32_t count;
+	uint64_t bytes;            /* of all of them */
+	struct factors at;         /* modules */
+	uint8_t modality;          /* modules */
+	const char *factor;        /* storages */
+	uint32_t storage;          /* storages: the first of them */
 };
 
 struct module_row {
@@ -64,6 +75,8 @@ struct report {
 	uint8_t peak_modality;
 	struct live_row *live;      uint32_t nlive;
 	struct module_row *modules; uint32_t nmodule;
+	struct alike_row *modules_alike;    uint32_t nmodules_alike;     /* largest first, as live_alike */
+	struct alike_row *live_alike;       uint32_t nlive_alike;
 	struct modality_row modalities[MOD_COUNT];
 	struct factors plain;      /* the founding paper's equation: every factor summed over layers, no time axis */
 	struct op_count *unknown;   uint32_t nunknown;

@@ -34,17 +34,6 @@ count_nodes(struct analysis *a, struct report *r)
 	}
 }
 
-static void
-report_unknown(struct analysis *a, const struct report *r)
-{
-	struct str s = S("");
-
-	for (uint32_t i = 0; i < r->nunknown && i < 10; i++)
-		s = str_fmt(a->c->a, "%.*s%s%.*s (%u)", SFMT(s), i ? ", " : "", SFMT(r->unknown[i].name), r->unknown[i].count);
-	if (r->nunknown)
-		diag(a->c, DIAG_UNKNOWN_OPS, SFMT(s));
-}
-
 /* "s72 (input_ids[0]: --dim batch=N or --dim s72=N)" */
 static struct str
 unbound_list(struct analysis *a)
@@ -65,6 +54,21 @@ unbound_list(struct analysis *a)
 	return s;
 }
 
+/* What keeps the answer from being whole. */
+static void
+report_gaps(struct analysis *a, const struct report *r)
+{
+	struct str s = S(""), dims;
+
+	for (uint32_t i = 0; i < r->nunknown && i < 10; i++)
+		s = str_fmt(a->c->a, "%.*s%s%.*s (%u)", SFMT(s), i ? ", " : "", SFMT(r->unknown[i].name), r->unknown[i].count);
+	if (r->nunknown)
+		diag(a->c, DIAG_UNKNOWN_OPS, SFMT(s));
+	dims = unbound_list(a);
+	if (dims.n)
+		diag(a->c, DIAG_UNBOUND_DIMS, SFMT(dims));
+}
+
 static void
 finish(struct analysis *a, struct report *r)
 {
@@ -79,6 +83,23 @@ finish(struct analysis *a, struct report *r)
 	r->lower_bound = a->lower_bound || r->nunknown || a->unsized;
 	r->diags = a->c->diags;
 	r->ndiag = a->c->ndiag;
+}
+
+/* What the recipe can say and no pass does yet must not pass in silence. */
+static bool
+check_recipe(struct analysis *a)
+{
+	static const unsigned later[] = {
+		RK_QUANTIZE, RK_PARALLEL_STRATEGY, RK_PARALLEL_DP, RK_PARALLEL_TP, RK_PARALLEL_PP,
+		RK_OFFLOAD_OPTIMIZER, RK_OFFLOAD_PARAM, RK_OFFLOAD_ACTIVATIONS, RK_ALLOC_EXPANDABLE, RK_ALLOC_MAX_SPLIT, RK_CAPACITY,
+	};
+
+	for (size_t i = 0; i < sizeof later / sizeof later[0]; i++)
+		if (!str_eq(a->r->v[later[i]].text, str_of(key_info(later[i])->dflt)))
+			return diag(a->c, DIAG_NOT_MODELLED, key_info(later[i])->name, SFMT(a->r->v[later[i]].text));
+	if (a->r->v[RK_ATTENTION].i == ATT_CUDNN)
+		return diag(a->c, DIAG_NOT_MODELLED, "attention", SFMT(S("cudnn")));
+	return true;
 }
 
 static bool
@@ -99,20 +120,14 @@ analyze(void *arg)
 	r->load_diags = w->m->c.diags;
 	r->nload_diag = w->m->c.ndiag;
 	count_nodes(a, r);
+	if (w->when == TRAIN && !check_recipe(a))
+		return false;
 	if (!passes_run(a, w->when))
 		return false;
 	if (w->when == TRAIN)
-		report_unknown(a, r);
+		report_gaps(a, r);
 	finish(a, r);
 	w->out->incomplete = r->lower_bound;
-	if (a->nunbound && w->when == TRAIN) {
-		struct str s = unbound_list(a);
-
-		diag(a->c, DIAG_UNBOUND_DIMS, SFMT(s));
-		a->c->nerror--;    /* the answer stands, as a lower bound */
-		r->diags = a->c->diags;
-		r->ndiag = a->c->ndiag;
-	}
 	return true;
 }
 

@@ -43,9 +43,28 @@ run(struct analysis *a, const struct pass *p)
 #endif
 }
 
+/* The name to dump after must be one, or a typing mistake would go by in silence. */
+static bool
+check_dump_name(struct analysis *a)
+{
+	const char *name = a->c->dump_after;
+	struct str known = S("load");
+
+	if (!name || strcmp(name, "load") == 0)
+		return true;
+	for (unsigned i = 0; pass_at(i); i++) {
+		if (strcmp(name, pass_at(i)->name) == 0)
+			return true;
+		known = str_fmt(a->c->a, "%.*s, %s", SFMT(known), pass_at(i)->name);
+	}
+	return diag(a->c, DIAG_BAD_VALUE, "dump-ir", SFMT(str_of(name)), known.p);
+}
+
 bool
 passes_run(struct analysis *a, enum when when)
 {
+	if (!check_dump_name(a))
+		return false;
 	if (a->c->dump_after && strcmp(a->c->dump_after, "load") == 0)
 		dump(a);
 	for (unsigned i = 0; pass_at(i); i++)

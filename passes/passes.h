@@ -18,6 +18,7 @@ struct plan {                      /* made by the adapt group, read-only in lowe
 	uint8_t input_dtype;       /* of floating-point inputs */
 	uint32_t loss;             /* value that backward starts from, 0 = none */
 	uint32_t logits;           /* value that the loss reads, 0 = not known */
+	bool loss_in_model;        /* an appended loss runs before the model's forward returns, as the libraries' do */
 };
 
 struct analysis {
@@ -28,8 +29,7 @@ struct analysis {
 	struct schedule *sched;
 	struct str *assumptions;   uint32_t nassumption, assumption_cap;
 	struct str *unbound;       uint32_t nunbound, unbound_cap;       /* symbols that nobody bound */
-	uint32_t unsized;          /* values that the lowering could not size */
-	uint32_t sized;
+	uint32_t sized, unsized, first_unsized;    /* values that the lowering could and could not size */
 	bool lower_bound;
 	struct report *report;
 };

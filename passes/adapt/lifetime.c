@@ -17,6 +17,7 @@ struct lifetimes {
 	struct graph *g;
 	struct calls calls;
 	uint32_t *end;             /* per value: the node after which it is let go; 0 = not made by a node */
+	uint32_t returns;          /* last node of the model's own frame; an appended loss of the loop's comes behind it */
 };
 
 static void
@@ -99,7 +100,7 @@ hold_in_outermost(struct lifetimes *l)
 			uint32_t maker = g->vals[it.val].kind == VAL_NODE ? g->vals[it.val].node : 0;
 
 			if (maker && composite[maker] && (calls_depth(g, n) < 1 || !calls_same(&l->calls, maker, n, 1)))
-				extend(l, it.val, g->nnode - 1);
+				extend(l, it.val, l->returns);
 		}
 }
 
@@ -261,7 +262,7 @@ run_frame(struct lifetimes *l, uint32_t first, uint32_t last, unsigned d, const 
 		run_statement(l, &f, &cur, last_use);
 	for (uint32_t i = 0; i < f.n; i++)
 		for (uint32_t k = 0; k < f.names[i].n; k++)
-			extend(l, f.names[i].vals[k], last);
+			extend(l, f.names[i].vals[k], d ? last : l->returns);
 }
 
 static void
@@ -311,6 +312,9 @@ pass_lifetime(struct analysis *a)
 	struct lifetimes l = {.a = a, .g = a->g, .calls = calls_find(a->g, a->c->a), .end = NEW(a->c->a, uint32_t, a->g->nval)};
 	bool names = a->g->has_frames, calls = names || a->g->has_scopes;
 
+	l.returns = a->g->nnode - 1;
+	while (!a->plan.loss_in_model && l.returns > 1 && a->g->nodes[l.returns].flags & NF_LOSS)
+		l.returns--;
 	by_use(&l, calls);
 	if (names)
 		by_name(&l);

@@ -166,7 +166,7 @@ make(struct analysis *a, enum loss_kind kind, uint32_t out)
 {
 	struct sint none = SINT(0);
 
-	if (kind == LOSS_CAUSAL_LM && a->g->vals[out].rank == 3)
+	if (kind == LOSS_CAUSAL_LM)
 		return causal_lm(a, out);
 	if (kind == LOSS_MSE)
 		return mean_square(a, out);
@@ -198,8 +198,11 @@ pass_loss(struct analysis *a)
 		return true;
 	if (kind == LOSS_IN_GRAPH)
 		return diag(a->c, DIAG_RECIPE_CONFLICT, "loss = in-graph, but the graph returns no floating-point scalar");
+	if (kind == LOSS_CAUSAL_LM && g->vals[out].rank != 3)
+		return diag(a->c, DIAG_RECIPE_CONFLICT, "loss = causal-lm, but the first floating-point output is not [batch, seq, vocabulary]");
 	if (kind == LOSS_AUTO)
 		kind = choose(a, out);
+	a->plan.loss_in_model = kind == LOSS_CAUSAL_LM;
 	a->plan.loss = make(a, kind, out);
 	graph_output(g, a->plan.loss);
 	return true;

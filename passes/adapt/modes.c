@@ -1,4 +1,7 @@
-/* modes: modules that the recipe puts in eval mode lose dropout, and their BatchNorm uses running statistics. */
+/*
+ * modes: modules that the recipe puts in eval mode lose dropout, and their BatchNorm uses running statistics. A file in which no
+ * dropout is active was exported in eval mode; what training would keep for them is not in it, which the user must hear.
+ */
 #include "../passes.h"
 
 static bool
@@ -30,12 +33,36 @@ to_eval(struct graph *g, uint32_t n)
 		set_false(g, n, "training");
 }
 
+static void
+warn_of_eval_export(struct analysis *a)
+{
+	const struct graph *g = a->g;
+	uint32_t idle = 0;
+
+	for (uint32_t n = 1; n < g->nnode; n++) {
+		const struct arg *p, *train;
+
+		if (g->nodes[n].op != OP_DROPOUT && g->nodes[n].op != OP_FEATURE_DROPOUT)
+			continue;
+		p = node_arg(g, n, "p");
+		train = node_arg(g, n, "train");
+		if (!p || !train || p->kind != ARG_FLOAT || p->u.f <= 0)
+			continue;
+		if (train->kind == ARG_BOOL && train->u.b)
+			return;
+		idle++;
+	}
+	if (idle)
+		diag(a->c, DIAG_EVAL_EXPORT, (unsigned)idle);
+}
+
 bool
 pass_modes(struct analysis *a)
 {
 	const struct recipe_value *v = &a->r->v[RK_EVAL_MODULES];
 	struct graph *g = a->g;
 
+	warn_of_eval_export(a);
 	for (uint32_t n = 1; v->nlist && n < g->nnode; n++)
 		if (in_eval_module(a, n))
 			to_eval(g, n);

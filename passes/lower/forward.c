@@ -136,29 +136,47 @@ bind_results(struct sim *s, uint32_t n)
 	}
 }
 
+/* An operand that nobody could size: its user cannot be run as its row says either. */
+static bool
+operand_is_unsized(const struct sim *s, uint32_t n)
+{
+	for (struct operands it = operands_of(s->g, n); operand_next(&it);)
+		if (!s->env[it.val])
+			return true;
+	return false;
+}
+
+/* false: the operator's shapes do not work out. */
+static bool
+run_known(struct sim *s, uint32_t n)
+{
+	const struct node *x = &s->g->nodes[n];
+	struct value arg[MAX_ARGS];
+	unsigned narg = x->narg < MAX_ARGS ? x->narg : MAX_ARGS;
+	uint32_t failed = s->failed;
+
+	for (unsigned i = 0; i < narg; i++)
+		arg[i] = arg_value(s, node_args(s->g, n) + i);
+	if (x->flags & NF_INPLACE)
+		op_call_inplace(s, x->op, arg, narg);
+	else
+		op_call(s, x->op, arg, narg);
+	free_lists(s, arg, narg);
+	return s->failed == failed;
+}
+
 static void
 run_node(struct sim *s, uint32_t n)
 {
 	const struct node *x = &s->g->nodes[n];
-	struct value arg[MAX_ARGS];
 	uint32_t mark = temps_mark(s);
-	unsigned narg = x->narg < MAX_ARGS ? x->narg : MAX_ARGS;
 	bool kept = s->grad_on;
 
 	s->node = n;
 	if (x->flags & NF_NO_GRAD)
 		s->grad_on = false;
-	if (!x->op) {
+	if (!x->op || operand_is_unsized(s, n) || !run_known(s, n))
 		run_unknown(s, n);
-	} else {
-		for (unsigned i = 0; i < narg; i++)
-			arg[i] = arg_value(s, node_args(s->g, n) + i);
-		if (x->flags & NF_INPLACE)
-			op_call_inplace(s, x->op, arg, narg);
-		else
-			op_call(s, x->op, arg, narg);
-		free_lists(s, arg, narg);
-	}
 	bind_results(s, n);
 	temps_release(s, mark);
 	s->grad_on = kept;

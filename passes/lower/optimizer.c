@@ -97,10 +97,13 @@ run_foreach(struct step *x, const struct optim *o)
 	uint32_t mark = temps_mark(s);
 	struct str rest = str_of(o->foreach), name;
 
-	while (rest.n && str_cut(&rest, ' ', &name))
+	while (rest.n && str_cut(&rest, ' ', &name)) {
+		const char *kernel = str_fmt(s->c->a, "_foreach_%.*s", SFMT(name)).p;
+
 		for (uint32_t i = 0; i < x->nparam; i++)
 			if (tensor_at(s, x->params[i].tensor)->grad)
-				temps_take(s, like_param(x, x->params[i].tensor, "_foreach"));
+				temps_take(s, like_param(x, x->params[i].tensor, kernel));
+	}
 	temps_release(s, mark);
 }
 

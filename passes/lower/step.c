@@ -175,6 +175,7 @@ run_backward_phase(struct step *x, uint32_t loss)
 		like = (struct operand){geom_at(s, loss), loss, false};
 		root = build_like(&c, &like, 1, DT_NONE);
 		run_backward(s, &loss, &root, 1);
+		x->differentiates = true;
 	}
 	temps_release(s, mark);
 	tensor_drop(s, loss);
@@ -207,8 +208,8 @@ count_value(struct step *x, uint32_t v)
 {
 	if (v && x->s->val_dtype[v])
 		x->a->sized++;
-	else if (v)
-		x->a->unsized++;
+	else if (v && x->a->unsized++ == 0)
+		x->a->first_unsized = v;
 }
 
 /* Every value that is there when the graph runs; what the checks and reads that were taken out made is not. */
@@ -237,7 +238,13 @@ pass_lower(struct analysis *a)
 	for (unsigned step = 1; step <= 2; step++)
 		run_step(&x, step);
 	count_coverage(&x);
-	if (!a->plan.loss)
+	a->lower_bound |= x.s->failed > 0;
+	if (a->unsized) {
+		struct str first = graph_str(a->g, a->g->vals[a->first_unsized].name);
+
+		diag(a->c, DIAG_UNSIZED, (unsigned)a->unsized, SFMT(first));
+	}
+	if (!x.differentiates)
 		diag(a->c, DIAG_NO_GRADIENT);
 	return true;
 }

@@ -14,6 +14,7 @@ struct step {
 	struct analysis *a;
 	struct sim *s;
 	struct param *params;   uint32_t nparam;
+	bool differentiates;       /* backward has run */
 	uint32_t *kept;         uint32_t nkept, kept_cap;        /* loss and outputs that the caller still has, held */
 };
 

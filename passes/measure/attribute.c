@@ -149,7 +149,8 @@ describe(struct attribution *t, uint32_t storage)
 	const struct storage *s = &t->a->sched->storages[storage];
 	struct live_row row = {.storage = storage, .factor = factor_name(factor_in_step(t->r, t->a->sched, storage, t->r->peak_step))};
 
-	row.module = t->r->modules[module_of_storage(t, s)].path;
+	row.module_row = module_of_storage(t, s);
+	row.module = t->r->modules[row.module_row].path;
 	row.node = s->node ? graph_str(t->g, t->g->nodes[s->node].name) : S("");
 	if (s->val)
 		row.name = graph_str(t->g, t->g->vals[s->val].full ? t->g->vals[s->val].full : t->g->vals[s->val].name);
@@ -271,7 +272,9 @@ name_modalities(struct attribution *t)
 		if (t->g->vals[v].kind == VAL_PARAM)
 			FOR_MODULE_AND_PARENTS(t, module_of_param(t, v), i)
 				seen[i] |= (uint8_t)(1u << t->g->vals[v].modality);
-	for (uint32_t i = 0; i < r->nmodule; i++)
+	for (uint32_t i = 0; i < r->nmodule; i++) {
+		if (!seen[i])      /* without parameters: of its parent's */
+			r->modules[i].modality = r->modules[r->modules[i].parent].modality;
 		for (unsigned m = 1; m < MOD_COUNT; m++) {
 			if (seen[i] != 1u << m)
 				continue;
@@ -279,6 +282,7 @@ name_modalities(struct attribution *t)
 			if (i == 0 || seen[r->modules[i].parent] != seen[i])
 				add_module_name(t, m, r->modules[i].path);
 		}
+	}
 }
 
 bool

@@ -50,17 +50,26 @@ symbol_list(struct analysis *a)
 
 /* ---- giving values ------------------------------------------------------------------------------------------ */
 
+struct binding {
+	const struct dim_binding *d;
+	struct str symbols;        /* that got its value under another name */
+	struct str fixed;          /* an axis that is a number, and another one */
+	int64_t fixed_at;
+	bool found;
+};
+
 static bool
-give(struct analysis *a, uint32_t s, int64_t value, struct str by)
+give(struct analysis *a, uint32_t s, struct binding *b)
 {
 	struct sym *x = &a->g->syms[s];
 	struct str name = graph_str(a->g, x->name);
 
-	if (x->max >= 0 && value > x->max)
-		return diag(a->c, DIAG_DIM_RANGE, SFMT(by), (long long)value, (long long)x->min, (long long)x->max);
-	x->value = value;
-	if (!str_eq(name, by))
-		assume(a, "%.*s = %lld binds the file's symbol %.*s", SFMT(by), (long long)value, SFMT(name));
+	if (x->max >= 0 && b->d->value > x->max)
+		return diag(a->c, DIAG_DIM_RANGE, SFMT(b->d->name), (long long)b->d->value, (long long)x->min, (long long)x->max);
+	x->value = b->d->value;
+	b->found = true;
+	if (!str_eq(name, b->d->name))
+		b->symbols = str_fmt(a->c->a, "%.*s%s%.*s", SFMT(b->symbols), b->symbols.n ? ", " : "", SFMT(name));
 	return true;
 }
 
@@ -72,27 +81,29 @@ is_integer(const struct graph *g, uint32_t v)
 	return cat == CAT_INT || cat == CAT_BOOL;
 }
 
-/* One axis of one input; a number there must already be the value asked for. */
+/* One axis of one input. A number there must be the value asked for, unless the name binds something else as well. */
 static bool
-give_axis(struct analysis *a, uint32_t input, unsigned axis, const struct dim_binding *d, bool *found)
+give_axis(struct analysis *a, uint32_t input, unsigned axis, struct binding *b)
 {
 	struct graph *g = a->g;
 	struct sint dim = val_dims(g, input)[axis];
-	struct str where = str_fmt(a->c->a, "%.*s[%u]", SFMT(graph_str(g, g->vals[input].name)), axis);
 	uint32_t s = lone_symbol(g, dim);
 
 	if (s) {
-		*found = true;
-		return g->syms[s].value >= 0 || give(a, s, d->value, d->name);
+		b->found = true;
+		return g->syms[s].value >= 0 || give(a, s, b);
 	}
-	if (!dim.expr && dim.n != d->value)
-		return diag(a->c, DIAG_FIXED_DIM, SFMT(d->name), (long long)d->value, SFMT(where), (long long)dim.n);
-	*found = true;
+	if (dim.expr || dim.n == b->d->value) {
+		b->found = true;
+	} else if (!b->fixed.n) {
+		b->fixed = str_fmt(a->c->a, "%.*s[%u]", SFMT(graph_str(g, g->vals[input].name)), axis);
+		b->fixed_at = dim.n;
+	}
 	return true;
 }
 
 static bool
-give_everywhere(struct analysis *a, const struct dim_binding *d, unsigned axis, bool integers_only, bool *found)
+give_everywhere(struct analysis *a, unsigned axis, bool integers_only, struct binding *b)
 {
 	struct graph *g = a->g;
 
@@ -101,67 +112,75 @@ give_everywhere(struct analysis *a, const struct dim_binding *d, unsigned axis, 
 
 		if (x->rank == RANK_UNKNOWN || x->rank <= axis || (integers_only && !is_integer(g, g->inputs[i])))
 			continue;
-		if (!give_axis(a, g->inputs[i], axis, d, found))
+		if (!give_axis(a, g->inputs[i], axis, b))
 			return false;
 	}
 	return true;
 }
 
 static bool
-give_indexed(struct analysis *a, const struct dim_binding *d, bool *found)
+give_indexed(struct analysis *a, struct binding *b)
 {
 	struct graph *g = a->g;
-	int64_t open = str_find(d->name, '['), axis;
-	struct str input = open < 0 ? S("") : str_sub(d->name, 0, (uint32_t)open);
+	struct str name = b->d->name;
+	int64_t open = str_find(name, '['), axis;
+	struct str input = open < 0 ? S("") : str_sub(name, 0, (uint32_t)open);
 
-	if (open < 0 || !str_ends(d->name, S("]")) || !str_int(str_sub(d->name, (uint32_t)open + 1, d->name.n - 1), &axis))
+	if (open < 0 || !str_ends(name, S("]")) || !str_int(str_sub(name, (uint32_t)open + 1, name.n - 1), &axis))
 		return true;
 	for (uint32_t i = 0; i < g->ninput; i++) {
 		const struct val *x = &g->vals[g->inputs[i]];
 
 		if (str_eq(graph_str(g, x->name), input) && x->rank != RANK_UNKNOWN && axis >= 0 && axis < x->rank)
-			return give_axis(a, g->inputs[i], (unsigned)axis, d, found);
+			return give_axis(a, g->inputs[i], (unsigned)axis, b);
 	}
 	return true;
 }
 
 static bool
-give_dim(struct analysis *a, const struct dim_binding *d)
+give_dim(struct analysis *a, struct binding *b)
 {
-	uint32_t s = sym_find(a->g, d->name);
-	bool found = false;
+	struct str name = b->d->name;
+	uint32_t s = sym_find(a->g, name);
 
 	if (s)
-		return give(a, s, d->value, d->name);
-	if (!give_indexed(a, d, &found))
+		return give(a, s, b);
+	if (!give_indexed(a, b))
 		return false;
-	if (str_eq(d->name, S("batch")) && !give_everywhere(a, d, 0, false, &found))
+	if (str_eq(name, S("batch")) && !give_everywhere(a, 0, false, b))
 		return false;
-	if (str_eq(d->name, S("seq")) && !give_everywhere(a, d, 1, true, &found))
+	if (str_eq(name, S("seq")) && !give_everywhere(a, 1, true, b))
 		return false;
-	if (!found) {
+	if (!b->found && b->fixed.n)
+		return diag(a->c, DIAG_FIXED_DIM, SFMT(name), (long long)b->d->value, SFMT(b->fixed), (long long)b->fixed_at);
+	if (!b->found) {
 		struct str known = symbol_list(a);
 
-		return diag(a->c, DIAG_UNKNOWN_DIM, SFMT(d->name), SFMT(known));
+		return diag(a->c, DIAG_UNKNOWN_DIM, SFMT(name), SFMT(known));
 	}
+	if (b->symbols.n)
+		assume(a, "%.*s = %lld binds the file's %.*s", SFMT(name), (long long)b->d->value, SFMT(b->symbols));
 	return true;
 }
 
 /* ---- what stays open -------------------------------------------------------------------------------------------- */
 
-static bool
-symbol_is_used(const struct graph *g, uint32_t s)
+static bool *
+symbols_in_use(const struct graph *g, struct arena *a)
 {
+	bool *used = NEW(a, bool, g->nsym + 1);
+
 	for (uint32_t i = 1; i < g->nint; i++)
-		if (g->ints[i].expr && g->exprs[g->ints[i].expr].op == EX_SYM && g->exprs[g->ints[i].expr].a == s)
-			return true;
-	return false;
+		if (g->ints[i].expr && g->exprs[g->ints[i].expr].op == EX_SYM)
+			used[g->exprs[g->ints[i].expr].a] = true;
+	return used;
 }
 
 static void
 default_symbols(struct analysis *a)
 {
 	struct graph *g = a->g;
+	const bool *used = symbols_in_use(g, a->c->a);
 
 	for (uint32_t i = 1; i < g->nsym; i++) {
 		struct sym *x = &g->syms[i];
@@ -169,7 +188,7 @@ default_symbols(struct analysis *a)
 		if (x->value >= 0)
 			continue;
 		x->value = x->min > 0 ? x->min : 1;
-		if (x->min == x->max || !(x->input || symbol_is_used(g, i)))
+		if (x->min == x->max || !(x->input || used[i]))
 			continue;      /* the file leaves no choice, or nothing has this size */
 		ROOM(a->c->a, a->unbound, a->nunbound, a->unbound_cap, 1);
 		a->unbound[a->nunbound++] = graph_str(g, x->name);
@@ -200,9 +219,12 @@ bool
 pass_bind(struct analysis *a)
 {
 	find_places(a->g);
-	for (uint32_t i = 0; i < a->r->ndim; i++)
-		if (!give_dim(a, &a->r->dims[i]))
+	for (uint32_t i = 0; i < a->r->ndim; i++) {
+		struct binding b = {.d = &a->r->dims[i]};
+
+		if (!give_dim(a, &b))
 			return false;
+	}
 	default_symbols(a);
 	expr_bind(a->g);
 	make_numbers(a);

@@ -1,0 +1,50 @@
+/*
+ * What the parts of the torch.export frontend share: export.c reads the archive and the program's signature, export_node.c its
+ * nodes, export_arg.c their arguments and the records of values. formats.md section 3 has the schema.
+ */
+#ifndef MC_EXPORT_H
+#define MC_EXPORT_H
+
+#include "frontend.h"
+
+struct rebound {                   /* a name's value before an inner region used the name */
+	uint32_t id, val;
+};
+
+struct loader {
+	struct ctx *c;
+	struct graph *g;
+	const json_t *tensors;     /* tensor_values of the graph being read */
+	const json_t *symints;     /* sym_int_values */
+	uint32_t *val_of;          /* by interned name */
+	uint32_t val_cap;
+	uint32_t *expr_of;         /* by interned text of a size expression */
+	uint32_t expr_cap;
+	uint32_t *op_of;           /* by interned target: operator + 1, 0 = not looked up; IN_PLACE set for add_ and the like */
+	uint32_t op_cap;
+	const char *trace;         /* last stack trace read, and its frames */
+	uint32_t trace_frame;
+	uint16_t trace_n;
+	struct strtab *paths;      /* storages of parameters */
+	uint32_t *owner;           /* parameter by storage */
+	uint32_t owner_cap;
+	const json_t *weights;
+	uint8_t flags;             /* of nodes, by the region they are in */
+	unsigned depth;            /* of regions */
+	uint32_t region_first;     /* values above it were made in the region being read */
+	struct rebound *rebound;   /* names that inner regions took, to give back */
+	uint32_t nrebound, rebound_cap;
+};
+
+/* export_arg.c */
+uint32_t *export_slot(struct loader *, uint32_t **array, uint32_t *cap, uint32_t i);        /* grows with zeros */
+bool export_expected(struct loader *, const char *where, const char *what);
+bool export_define(struct loader *, enum val_kind, struct str name, uint32_t *val);        /* a new value, with its record */
+void export_bind(struct loader *, uint32_t name_id, uint32_t val);        /* what the name means from here to the region's end */
+bool export_lookup(struct loader *, const json_t *tensor, uint32_t *val);
+bool export_arg(struct loader *, const json_t *, struct arg *);
+
+/* export_node.c */
+bool export_nodes(struct loader *, const json_t *graph);
+
+#endif

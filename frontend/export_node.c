@@ -1,0 +1,374 @@
+/* torch.export programs: nodes, where they stand in the model, and regions that only switch a mode, which are inlined. */
+#include "export.h"
+
+#include <string.h>
+
+#define IN_PLACE 0x10000u          /* in op_of: add_ and the like */
+
+/* ---- metadata ------------------------------------------------------------------------------------------------ */
+
+/* "key,path,class;key,path,class": commas inside brackets belong to the path. */
+static struct str
+next_field(struct str *rest)
+{
+	int depth = 0;
+	uint32_t i = 0;
+	struct str field;
+
+	for (; i < rest->n; i++) {
+		char ch = rest->p[i];
+
+		if (ch == '(' || ch == '[')
+			depth++;
+		else if (ch == ')' || ch == ']')
+			depth--;
+		else if (ch == ',' && depth <= 0)
+			break;
+	}
+	field = str_sub(*rest, 0, i);
+	*rest = str_sub(*rest, i + 1, rest->n);
+	return field;
+}
+
+/* A second call of a module is "path@1". */
+static struct str
+split_call(struct str path, uint32_t *call)
+{
+	int64_t at = str_find(path, '@'), n = 0;
+
+	*call = 0;
+	if (at < 0 || !str_int(str_sub(path, (uint32_t)at + 1, path.n), &n))
+		return path;
+	*call = (uint32_t)n;
+	return str_sub(path, 0, (uint32_t)at);
+}
+
+static uint32_t
+read_scope(struct loader *l, struct str stack)
+{
+	struct str rest = stack, entry;
+	uint32_t scope = 0, call;
+
+	while (rest.n && str_cut(&rest, ';', &entry)) {
+		struct str path, cls;
+
+		next_field(&entry);
+		path = split_call(next_field(&entry), &call);
+		cls = next_field(&entry);
+		if (str_starts(path, S("_empty_nn_module_stack")) || l->g->scopes[scope].depth >= l->c->lim.depth)
+			return 0;
+		if (!path.n) {
+			l->g->root_class = graph_name(l->g, cls);
+			continue;
+		}
+		scope = scope_add(l->g, scope, path, cls, call);
+	}
+	l->g->has_scopes |= scope != 0;
+	return scope;
+}
+
+/* Lines `File "f", line 12, in forward`, each followed by its source text, outermost first. */
+static bool
+next_frame(struct str *rest, struct str *line_no, struct str *text)
+{
+	struct str line;
+
+	while (str_cut(rest, '\n', &line)) {
+		struct str s = str_trim(line);
+		const char *at = s.n > 12 && str_starts(s, S("File \"")) ? memmem(s.p, s.n, "\", line ", 8) : NULL;
+		int64_t comma;
+
+		if (!at)
+			continue;
+		*line_no = str_sub(s, (uint32_t)(at - s.p) + 8, s.n);
+		comma = str_find(*line_no, ',');
+		if (comma < 0 || !str_cut(rest, '\n', text))
+			continue;
+		*line_no = str_sub(*line_no, 0, (uint32_t)comma);
+		*text = str_trim(*text);
+		return true;
+	}
+	return false;
+}
+
+static void
+read_trace(struct loader *l, uint32_t n, struct str trace)
+{
+	struct graph *g = l->g;
+	struct str rest = trace, line, text;
+	int64_t number;
+
+	if (l->trace && strcmp(l->trace, trace.p) == 0) {
+		g->nodes[n].frame = l->trace_frame;
+		g->nodes[n].nframe = l->trace_n;
+		return;
+	}
+	g->nodes[n].frame = g->nframe;
+	while (trace.n && g->nodes[n].nframe < l->c->lim.depth && next_frame(&rest, &line, &text)) {
+		ROOM(l->c->a, g->frames, g->nframe, g->frame_cap, 1);
+		g->frames[g->nframe++] = (struct frame){str_int(line, &number) ? (uint32_t)number : 0, graph_name(g, text)};
+		g->nodes[n].nframe++;
+	}
+	g->has_frames |= g->nodes[n].nframe > 0;
+	l->trace = trace.p;
+	l->trace_frame = g->nodes[n].frame;
+	l->trace_n = g->nodes[n].nframe;
+}
+
+/* ---- nodes -------------------------------------------------------------------------------------------------------- */
+
+/* Higher-order operators that only switch a mode: their graph is inlined, its inputs are the operands, its outputs the node's. */
+struct region {
+	const json_t *graph;
+	size_t operand;            /* first operand among the node's inputs */
+};
+
+static bool
+mode_region(struct loader *l, const json_t *node, struct str target, struct region *r)
+{
+	const json_t *in = json_object_get(node, "inputs");
+	bool grad = str_ends(target, S("wrap_with_set_grad_enabled")), cast = str_ends(target, S("wrap_with_autocast"));
+
+	if (!grad && !cast)
+		return false;
+	for (size_t i = 0; i < json_array_size(in); i++) {
+		const json_t *arg = json_object_get(json_array_get(in, i), "arg"), *g = json_object_get(arg, "as_graph");
+
+		if (grad && json_object_get(arg, "as_bool") && !json_is_true(json_object_get(arg, "as_bool")))
+			l->flags |= NF_NO_GRAD;
+		if (g) {
+			r->graph = json_object_get(g, "graph");
+			r->operand = i + 1;
+			return r->graph != NULL;
+		}
+	}
+	return false;
+}
+
+static bool
+bind_inputs(struct loader *l, const json_t *node, const struct region *r, uint32_t *vals, size_t n)
+{
+	const json_t *in = json_object_get(node, "inputs");
+
+	for (size_t i = 0; i < n; i++) {
+		const json_t *t = json_object_get(json_object_get(json_array_get(in, r->operand + i), "arg"), "as_tensor");
+
+		vals[i] = 0;
+		if (t && !export_lookup(l, t, &vals[i]))
+			return false;
+	}
+	return true;
+}
+
+static void
+name_value(struct loader *l, struct str name, uint32_t v)
+{
+	if (name.n)
+		export_bind(l, graph_name(l->g, name), v);
+}
+
+/* The values that the region returns, in order; 0 = no tensor. */
+static bool
+region_results(struct loader *l, const struct region *r, uint32_t *vals, size_t n)
+{
+	const json_t *inner = json_object_get(r->graph, "outputs");
+
+	for (size_t i = 0; i < n; i++) {
+		const json_t *t = json_object_get(json_array_get(inner, i), "as_tensor");
+
+		if (t && !export_lookup(l, t, &vals[i]))
+			return false;
+	}
+	return true;
+}
+
+static void
+name_results(struct loader *l, const json_t *node, const uint32_t *vals, size_t n)
+{
+	const json_t *outer = json_object_get(node, "outputs");
+	size_t k = 0;
+
+	for (size_t i = 0; i < json_array_size(outer); i++) {
+		const json_t *o = json_array_get(outer, i), *list = json_object_get(o, "as_tensors");
+		size_t many = list ? json_array_size(list) : 1;
+
+		for (size_t e = 0; e < many && k < n; e++, k++)
+			if (vals[k])
+				name_value(l, json_get_str(list ? json_array_get(list, e) : json_object_get(o, "as_tensor"), "name"), vals[k]);
+	}
+}
+
+/* A region's names are its own: what they meant outside they mean again behind it. */
+static bool
+read_region(struct loader *l, const struct region *r, const uint32_t *in, uint32_t *out, size_t nout)
+{
+	const json_t *tensors = l->tensors, *symints = l->symints, *inputs = json_object_get(r->graph, "inputs");
+	uint32_t first = l->region_first, mark = l->nrebound;
+	bool ok;
+
+	l->depth++;
+	l->region_first = l->g->nval - 1;
+	for (size_t i = 0; i < json_array_size(inputs); i++)
+		if (in[i])
+			name_value(l, json_get_str(json_object_get(json_array_get(inputs, i), "as_tensor"), "name"), in[i]);
+	l->tensors = json_object_get(r->graph, "tensor_values");
+	l->symints = json_object_get(r->graph, "sym_int_values");
+	ok = export_nodes(l, r->graph) && region_results(l, r, out, nout);
+	for (; l->nrebound > mark; l->nrebound--)
+		l->val_of[l->rebound[l->nrebound - 1].id] = l->rebound[l->nrebound - 1].val;
+	l->tensors = tensors;
+	l->symints = symints;
+	l->region_first = first;
+	l->depth--;
+	return ok;
+}
+
+static bool
+inline_region(struct loader *l, const json_t *node, const struct region *r)
+{
+	size_t nin = json_array_size(json_object_get(r->graph, "inputs")), nout = json_array_size(json_object_get(r->graph, "outputs"));
+	uint32_t *in = NEW(l->c->a, uint32_t, nin + 1), *out = NEW(l->c->a, uint32_t, nout + 1);
+
+	if (l->depth >= l->c->lim.depth)
+		return diag(l->c, DIAG_TOO_MANY, "nested graphs", (unsigned long long)l->depth, (unsigned long long)l->c->lim.depth);
+	if (!bind_inputs(l, node, r, in, nin) || !read_region(l, r, in, out, nout))
+		return false;
+	name_results(l, node, out, nout);
+	return true;
+}
+
+static bool
+set_args(struct loader *l, uint32_t n, const json_t *inputs, unsigned op)
+{
+	for (size_t i = 0; i < json_array_size(inputs); i++) {
+		const json_t *in = json_array_get(inputs, i);
+		struct arg a;
+		int at = op ? op_arg_index(op, json_get_str(in, "name")) : (int)i;
+
+		if (op && at < 0)
+			continue;      /* generators, pin_memory and the like */
+		if (!export_arg(l, json_object_get(in, "arg"), &a))
+			return false;
+		if (at < l->g->nodes[n].narg)
+			node_args(l->g, n)[at] = a;
+	}
+	return true;
+}
+
+static size_t
+count_results(const json_t *outputs)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < json_array_size(outputs); i++) {
+		const json_t *o = json_array_get(outputs, i);
+
+		n += json_object_get(o, "as_tensors") ? json_array_size(json_object_get(o, "as_tensors")) : json_object_get(o, "as_tensor") != NULL;
+	}
+	return n;
+}
+
+static bool
+add_result(struct loader *l, uint32_t n, uint32_t k, const json_t *tensor)
+{
+	uint32_t v;
+
+	if (!export_define(l, VAL_NODE, json_get_str(tensor, "name"), &v))
+		return false;
+	l->g->vals[v].node = n;
+	l->g->vals[v].out = k;
+	node_outs(l->g, n)[k] = v;
+	return true;
+}
+
+static bool
+set_results(struct loader *l, uint32_t n, const json_t *outputs)
+{
+	uint32_t k = 0;
+
+	for (size_t i = 0; i < json_array_size(outputs); i++) {
+		const json_t *o = json_array_get(outputs, i), *list = json_object_get(o, "as_tensors"), *one = json_object_get(o, "as_tensor");
+
+		if (one && !add_result(l, n, k++, one))
+			return false;
+		for (size_t e = 0; e < json_array_size(list); e++)
+			if (!add_result(l, n, k++, json_array_get(list, e)))
+				return false;
+	}
+	return true;
+}
+
+static unsigned
+find_op(struct loader *l, struct str target, bool *inplace)
+{
+	uint32_t *known = export_slot(l, &l->op_of, &l->op_cap, graph_name(l->g, target));
+	struct str name = target;
+
+	if (!*known) {
+		if (str_starts(name, S("torch.ops.aten.")))
+			name = str_sub(name, 15, name.n);
+		*known = op_by_name(name, inplace) + 1u;
+		if (*inplace)
+			*known |= IN_PLACE;
+	}
+	*inplace = *known & IN_PLACE;
+	return (*known & ~IN_PLACE) - 1;
+}
+
+/* Arithmetic on sizes has no tensors in it; its results are known as expressions already. */
+static bool
+is_scalar_code(const json_t *node, struct str target)
+{
+	const json_t *out = json_object_get(node, "outputs");
+
+	if (str_starts(target, S("torch.ops.")))
+		return false;
+	return count_results(out) == 0;
+}
+
+static bool
+read_node(struct loader *l, const json_t *node)
+{
+	struct str target = json_get_str(node, "target");
+	const json_t *in = json_object_get(node, "inputs"), *out = json_object_get(node, "outputs"), *meta = json_object_get(node, "metadata");
+	struct region r = {0};
+	uint8_t kept = l->flags;
+	bool inplace = false, ok;
+	unsigned op;
+	uint32_t n;
+
+	l->g->file_nodes++;
+	if (!target.n || !json_is_array(in) || !json_is_array(out))
+		return export_expected(l, "graph node", "target, inputs and outputs");
+	if (is_scalar_code(node, target))
+		return true;
+	if (mode_region(l, node, target, &r)) {
+		ok = inline_region(l, node, &r);
+		l->flags = kept;
+		return ok;
+	}
+	op = find_op(l, target, &inplace);
+	if (l->g->nnode >= l->c->lim.nodes)
+		return diag(l->c, DIAG_TOO_MANY, "nodes", (unsigned long long)l->g->nnode, (unsigned long long)l->c->lim.nodes);
+	n = node_new(l->g, op, op ? op_narg(op) : (uint32_t)json_array_size(in), (uint32_t)count_results(out));
+	l->g->nodes[n].target = graph_name(l->g, target);
+	l->g->nodes[n].name = graph_name(l->g, json_get_str(node, "name"));
+	l->g->nodes[n].flags = (uint8_t)(l->flags | (inplace ? NF_INPLACE : 0));
+	l->g->nodes[n].scope = read_scope(l, json_get_str(meta, "nn_module_stack"));
+	read_trace(l, n, json_get_str(meta, "stack_trace"));
+	return set_args(l, n, in, op) && set_results(l, n, out);
+}
+
+bool
+export_nodes(struct loader *l, const json_t *graph)
+{
+	const json_t *nodes = json_object_get(graph, "nodes");
+
+	if (!json_is_array(nodes) || !json_is_object(l->tensors))
+		return export_expected(l, "graph", "nodes and tensor_values");
+	for (size_t i = 0; i < json_array_size(nodes); i++)
+		if (!read_node(l, json_array_get(nodes, i)))
+			return false;
+	return true;
+}
+
