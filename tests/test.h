@@ -1,0 +1,26 @@
+/* What the unit tests share: cmocka, contexts, and analyses of graphs given as text. */
+#ifndef MC_TEST_H
+#define MC_TEST_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "../ir/api.h"
+
+struct ctx *test_ctx(void);        /* running out of memory fails the test */
+void test_ctx_free(struct ctx *);
+
+struct analysed {
+	mc_model *m;
+	mc_report *r;
+};
+struct analysed test_analyse(const char *text_ir, const char *recipe_json);        /* fails the test with the first diagnostic */
+struct analysed test_analyse_file(const char *path, const char *recipe_json);
+void release_analysis(struct analysed);
+
+char *test_read(const char *path, size_t *n);      /* whole file, NUL-terminated; fails the test */
+
+#endif

@@ -1,0 +1,101 @@
+/* Damaged files: every copy that is cut off is refused in one line, and no flipped byte does harm. */
+#include "test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static size_t
+count_errors(const mc_model *m)
+{
+	mc_diagnostic d[16];
+	size_t n = mc_model_diagnostics(m, d, 16), errors = 0;
+
+	for (size_t i = 0; i < n && i < 16; i++)
+		errors += d[i].code[0] == 'E';
+	return errors;
+}
+
+static void
+cut(const char *path, size_t step)
+{
+	size_t n;
+	char *p = test_read(path, &n);
+
+	for (size_t keep = 0; keep < n; keep += step) {
+		char *copy = malloc(keep + 1);     /* its own block, so that reading behind it is seen */
+		mc_model *m;
+
+		assert_non_null(copy);
+		memcpy(copy, p, keep);
+		assert_int_equal(mc_load_memory(copy, keep, "cut", NULL, &m), MC_BAD_INPUT);
+		assert_int_equal(count_errors(m), 1);
+		mc_model_free(m);
+		free(copy);
+	}
+	free(p);
+}
+
+static void
+cut_files_are_refused(void **state)
+{
+	(void)state;
+	cut("fixtures/models/mlp.pt2", 97);
+	cut("fixtures/models/llama_tiny.train.pt2", 20011);
+	cut("fixtures/models/llava_tiny.train.pt2", 50021);
+	cut("fixtures/models/toy_vlm.train.pt2", 100003);
+	cut("fixtures/models/llava_7b.train.bf16.stack.pt2", 300007);
+}
+
+static void
+analyse_anyway(const char *p, size_t n)
+{
+	static const char recipe[] = "{\"dims\": {\"batch\": 3}, \"precision\": \"bf16-mixed\", \"checkpoint\": \"non-reentrant\"}";
+	mc_recipe *r = mc_recipe_new();
+	mc_model *m;
+	mc_report *rep;
+
+	mc_recipe_json(r, recipe, sizeof recipe - 1, NULL);
+	if (mc_load_memory(p, n, "flipped", NULL, &m) == MC_OK) {
+		mc_analyze(m, r, NULL, &rep);
+		mc_report_free(rep);
+	} else {
+		assert_true(count_errors(m) >= 1);
+	}
+	mc_model_free(m);
+	mc_recipe_free(r);
+}
+
+/* Checksums would stop a flip in the archive, so the text form stands for what a file can say. */
+static void
+flipped_bytes_do_no_harm(void **state)
+{
+	size_t n;
+	char *p = test_read("fixtures/models/mlp.pt2", &n);
+
+	(void)state;
+	for (size_t i = 0; i < n; i += 11) {
+		p[i] = (char)(p[i] ^ (1 << i % 8));
+		analyse_anyway(p, n);
+		p[i] = (char)(p[i] ^ (1 << i % 8));
+	}
+	free(p);
+	p = test_read("fixtures/ir/mixed.ir", &n);
+	for (size_t i = 0; i < n; i++) {
+		char kept = p[i];
+
+		for (unsigned k = 0; k < 3; k++) {
+			p[i] = "0%\xff"[k];
+			analyse_anyway(p, n);
+		}
+		p[i] = kept;
+	}
+	free(p);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(cut_files_are_refused), cmocka_unit_test(flipped_bytes_do_no_harm)};
+
+	return cmocka_run_group_tests_name("damage", tests, NULL, NULL);
+}

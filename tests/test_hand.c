@@ -1,0 +1,163 @@
+/*
+ * Tiny graphs whose every byte is derived here by hand. Sizes are multiples of 512, so that nothing is rounded but scalars:
+ * x fp32[128, 256] is 131072 B, w fp32[512, 256] is 524288 B, y = x w^T fp32[128, 512] is 262144 B; a scalar is 512 B.
+ */
+#include "test.h"
+
+#define HEAD "memcrest-ir 1\ninput %x : fp32[128, 256]\nparam %w \"fc.weight\" : fp32[512, 256] trainable\n"
+
+enum { X = 131072, W = 524288, Y = 262144, U = 512, BASE = X + W };
+
+struct want {
+	uint64_t forward, backward, optimizer, forward_end;
+};
+
+static void
+check(const char *graph, const char *recipe, const struct want *step1, const struct want *step2)
+{
+	struct analysed a = test_analyse(graph, recipe);
+	const struct want *want[] = {step1, step2};
+
+	for (unsigned i = 0; i < 2; i++) {
+		const struct step_row *st = &a.r->r.steps[i + 1];
+
+		assert_int_equal(st->phases[PH_FORWARD].tensors, want[i]->forward);
+		assert_int_equal(st->phases[PH_BACKWARD].tensors, want[i]->backward);
+		assert_int_equal(st->phases[PH_OPTIMIZER].tensors, want[i]->optimizer);
+		assert_int_equal(st->forward_end, want[i]->forward_end);
+	}
+	release_analysis(a);
+}
+
+/*
+ * y = x w^T; loss = sum(y).  Forward: y, then the loss; sum saves nothing, so y goes.  Backward: the root gradient; its expansion is a
+ * view; dw in w's layout, which .grad takes over. The input needs no gradient.  SGD needs nothing.
+ */
+static void
+linear_sgd(void **state)
+{
+	const struct want w = {BASE + Y + U, BASE + U + U + W, BASE + W, BASE + U};
+
+	(void)state;
+	check(HEAD "%y : fp32[128, 512] = linear(%x, %w)\n%l : fp32[] = sum(%y)\noutput %l\n", "{\"optimizer\": \"sgd\"}", &w, &w);
+}
+
+/* The same with AdamW, foreach: two states of w's size from step 1 on, and one list of square roots while step() runs. */
+static void
+linear_adamw(void **state)
+{
+	const struct want a = {BASE + Y + U, BASE + U + U + W, BASE + W + 2 * W + W, BASE + U};
+	const struct want b = {a.forward + 2 * W, a.backward + 2 * W, a.optimizer, a.forward_end + 2 * W};
+
+	(void)state;
+	check(HEAD "%y : fp32[128, 512] = linear(%x, %w)\n%l : fp32[] = sum(%y)\noutput %l\n", "{}", &a, &b);
+}
+
+/*
+ * relu saves its result r, which sum does not; y goes when r is made.  Backward: sum's expansion is a view, relu's gradient is one r;
+ * when it is there r's slot is released; dw is made while relu's gradient is still alive.
+ *   highest: root, r, relu's gradient = U + 2 Y; or root, relu's gradient, dw = U + Y + W.  W = 2 Y, so the second.
+ */
+static void
+relu_saves_its_result(void **state)
+{
+	const struct want w = {BASE + 2 * Y, BASE + U + U + Y + W, BASE + W, BASE + Y + U};
+
+	(void)state;
+	check(HEAD "%y : fp32[128, 512] = linear(%x, %w)\n%r : fp32[128, 512] = relu(%y)\n%l : fp32[] = sum(%r)\noutput %l\n", "{\"optimizer\": \"sgd\"}", &w, &w);
+}
+
+/*
+ * Frozen w, trainable scale s of y's size: mul saves y (for ds) but not s (y needs no gradient).
+ *   forward: w, x, s; y; m = y * s; loss when m is still there; then m goes.  backward: root, and ds = g * y.
+ */
+static void
+frozen_weight(void **state)
+{
+	const uint64_t base = BASE + Y;
+	const struct want w = {base + 2 * Y + U, base + Y + U + U + Y, base + Y, base + Y + U};
+
+	(void)state;
+	check("memcrest-ir 1\ninput %x : fp32[128, 256]\nparam %w \"fc.weight\" : fp32[512, 256] trainable\nparam %s \"scale\" : fp32[128, 512] trainable\n"
+	    "%y : fp32[128, 512] = linear(%x, %w)\n%m : fp32[128, 512] = mul(%y, %s)\n%l : fp32[] = sum(%m)\noutput %l\n",
+	    "{\"optimizer\": \"sgd\", \"freeze\": [\"fc\"]}", &w, &w);
+}
+
+/*
+ * bf16 autocast over fp32: casts of w (cached until the context ends) and of x, each half its size; y in bf16. sum runs in
+ * fp32 and reads bf16.  addmm's backward keeps x's cast (for dw).  At the end of forward the cache goes: x's cast and the loss stay.
+ *   forward: W/2 + X/2 + Y/2 + loss.
+ *   backward: the root (fp32), its expansion is a view in fp32; the engine casts it to y's dtype (Y/2); dw in bf16 (W/2) while
+ *   x's cast and the cast gradient are alive; then those two go and dw is cast to fp32: W/2 + W.
+ */
+static void
+autocast(void **state)
+{
+	const struct want w = {BASE + W / 2 + X / 2 + Y / 2 + U, BASE + U + U + W / 2 + W, BASE + W, BASE + X / 2 + U};
+
+	(void)state;
+	check(HEAD "%y : fp32[128, 512] = linear(%x, %w)\n%l : fp32[] = sum(%y)\noutput %l\n", "{\"optimizer\": \"sgd\", \"precision\": \"bf16-mixed\"}", &w, &w);
+}
+
+/*
+ * w used twice, by the same operator on the same input: both gradients meet in AccumulateGrad's buffer. The first is a view (the
+ * transposed product), so the sum is a third buffer; the sum is taken over as .grad.
+ *   forward: y1, y2, z = y1 + y2 together: 3 Y; the loss comes when y1 and y2 are gone.
+ *   backward: root (a view of it flows to both): dw2; dw1 beside it; their sum while both are alive: 3 W.
+ */
+static void
+two_uses(void **state)
+{
+	const struct want w = {BASE + 3 * Y, BASE + U + U + 3 * W, BASE + W, BASE + U};
+
+	(void)state;
+	check(HEAD "%a : fp32[128, 512] = linear(%x, %w)\n%b : fp32[128, 512] = linear(%x, %w)\n%z : fp32[128, 512] = add(%a, %b)\n%l : fp32[] = sum(%z)\noutput %l\n",
+	    "{\"optimizer\": \"sgd\"}", &w, &w);
+}
+
+/* Two micro-batches: the second gradient is added in place into the first, which lives through the second forward. */
+static void
+accumulation(void **state)
+{
+	const struct want w = {BASE + W + Y + U, BASE + U + U + 2 * W, BASE + W, BASE + W + U};
+
+	(void)state;
+	check(HEAD "%y : fp32[128, 512] = linear(%x, %w)\n%l : fp32[] = sum(%y)\noutput %l\n", "{\"optimizer\": \"sgd\", \"grad_accum\": 2}", &w, &w);
+}
+
+/*
+ * Two blocks of gelu(x w^T w2^T ..) under non-reentrant checkpointing keep only their inputs. One block: h = x a^T (X), o = gelu(h) (X),
+ * both fp32[128, 256]; a fp32[256, 256] is 262144 = A.  Without checkpointing forward would end with o0 .. and h0, h1 saved.
+ *   forward: block 0: h0, o0 (h0 goes when o0 is there); block 1 likewise; the loss. Peak: o0 + h1 + o1 = 3 X (o0 is block 1's input).
+ *   forward_end: o0 and the loss (x belongs to the batch).
+ *   backward, block 1: gelu's slot (h1) is asked for: the rerun makes h1 and, because gelu saves its input before it runs, stops
+ *   there. gelu's gradient; h1 goes; da1 (A) and then dx (X) while gelu's gradient is alive: o0 + X + A + X; o0 goes after it.
+ *   block 0: h0 again beside the incoming gradient and da1: A + X + X + gelu's X; then gelu's gradient, da1, da0.
+ *   highest: A (da1) + X (incoming) + X (h0) + X (gelu's) = A + 3 X;  or A + X (gelu's) + A.  A = 2 X: the same, 5 X.
+ *   block 1's own highest: o0 + X + A + X = 5 X as well.
+ */
+static void
+checkpointed_blocks(void **state)
+{
+	const uint64_t x = X, a = 2 * X, base = x + 2 * a;
+	const struct want w = {base + 3 * x, base + U + U + 5 * x, base + 2 * a, base + x + U};
+
+	(void)state;
+	check("memcrest-ir 1\ninput %x : fp32[128, 256]\nparam %a0 \"layers.0.fc.weight\" : fp32[256, 256] trainable\n"
+	    "param %a1 \"layers.1.fc.weight\" : fp32[256, 256] trainable\n"
+	    "%h0 : fp32[128, 256] = linear(%x, %a0) @\"layers.0\":\"Block\"/\"layers.0.fc\":\"Linear\"\n%o0 : fp32[128, 256] = gelu(%h0) @\"layers.0\":\"Block\"\n"
+	    "%h1 : fp32[128, 256] = linear(%o0, %a1) @\"layers.1\":\"Block\"/\"layers.1.fc\":\"Linear\"\n%o1 : fp32[128, 256] = gelu(%h1) @\"layers.1\":\"Block\"\n"
+	    "%l : fp32[] = sum(%o1)\noutput %l\n",
+	    "{\"optimizer\": \"sgd\", \"checkpoint\": \"non-reentrant\"}", &w, &w);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(linear_sgd), cmocka_unit_test(linear_adamw), cmocka_unit_test(relu_saves_its_result), cmocka_unit_test(frozen_weight),
+		cmocka_unit_test(autocast), cmocka_unit_test(two_uses), cmocka_unit_test(accumulation), cmocka_unit_test(checkpointed_blocks),
+	};
+
+	return cmocka_run_group_tests_name("hand", tests, NULL, NULL);
+}

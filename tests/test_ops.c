@@ -1,0 +1,94 @@
+/* The operator table: every row compiles; names that are not builders are the elementwise kernels listed here, so that a misspelt builder is seen. */
+#include "test.h"
+
+#include "../passes/lower/lower.h"
+
+#include <string.h>
+
+static void
+every_row_compiles(void **state)
+{
+	(void)state;
+	for (unsigned op = 1; op < OP_COUNT; op++) {
+		struct ctx *c = test_ctx();
+		const char *why = op_code_check(c->a, op);
+
+		if (why)
+			fail_msg("%s: %s", op_info(op)->name, why);
+		test_ctx_free(c);
+	}
+}
+
+static void
+every_kernel_is_known(void **state)
+{
+	static const char known[] = " neg mul div add sub le ge eq ne lt gt sgn rsqrt sin sinh cos cosh exp pow log isfinite sigmoid cumsum flip floor_div trunc_div ";
+
+	(void)state;
+	for (unsigned op = 1; op < OP_COUNT; op++) {
+		struct ctx *c = test_ctx();
+		struct sim s = {.c = c, .code = NEW(c->a, struct op_code, OP_COUNT)};
+		const struct op_code *code = op_code(&s, op);
+
+		for (unsigned i = 0; i < code->ninsn; i++)
+			if (code->insn[i].kernel && !strstr(known, str_fmt(c->a, " %s ", code->insn[i].kernel).p))
+				fail_msg("%s: %s is neither a builder nor a known kernel", op_info(op)->name, code->insn[i].kernel);
+		test_ctx_free(c);
+	}
+}
+
+static void
+names_are_found(void **state)
+{
+	static const struct {
+		const char *name;
+		unsigned op;
+		bool inplace;
+	} cases[] = {
+		{"add", OP_ADD, false}, {"add.Tensor", OP_ADD, false}, {"add_.Tensor", OP_ADD, true}, {"relu_", OP_RELU, true}, {"max.dim", OP_MAX_DIM, false},
+		{"max", OP_MAX_ALL, false}, {"max.other", OP_MAXIMUM, false}, {"conv2d.default", OP_CONV, false}, {"__and__.Tensor", OP_BITWISE_AND, false},
+		{"_to_copy.default", OP_TO_COPY, false}, {"nosuch", OP_NONE, false}, {"_", OP_NONE, false}, {"", OP_NONE, false}, {"masked_fill_.Scalar", OP_MASKED_FILL, true},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		bool inplace;
+
+		assert_int_equal(op_by_name(str_of(cases[i].name), &inplace), cases[i].op);
+		assert_int_equal(inplace, cases[i].inplace);
+	}
+	assert_int_equal(op_arg_index(OP_ADD, S("alpha")), 2);
+	assert_int_equal(op_arg_index(OP_ADD, S("alp")), -1);
+}
+
+/* What is saved follows from the formulas; these are the cases that gen_variable_type.py's rule distinguishes. */
+static void
+saved_sets(void **state)
+{
+	struct ctx *c = test_ctx();
+	struct sim s = {.c = c, .code = NEW(c->a, struct op_code, OP_COUNT)};
+	const struct op_code *mul = op_code(&s, OP_MUL), *div = op_code(&s, OP_DIV), *add = op_code(&s, OP_ADD), *relu = op_code(&s, OP_RELU);
+
+	(void)state;
+	assert_int_equal(mul->nkeep, 2);           /* other for self, self for other */
+	assert_int_equal(mul->keep[0].what.i, 1);
+	assert_int_equal(mul->keep[0].only_if, 0);
+	assert_int_equal(mul->keep[1].what.i, 0);
+	assert_int_equal(mul->keep[1].only_if, 1);
+	assert_int_equal(div->keep[0].only_if, -1);        /* the divisor stands in both formulas: always */
+	assert_int_equal(div->keep[1].only_if, 1);
+	assert_int_equal(add->nkeep, 0);
+	assert_int_equal(relu->nkeep, 1);
+	assert_int_equal(relu->keep[0].what.kind, REF_OUT);
+	test_ctx_free(c);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_row_compiles), cmocka_unit_test(every_kernel_is_known), cmocka_unit_test(names_are_found), cmocka_unit_test(saved_sets),
+	};
+
+	return cmocka_run_group_tests_name("ops", tests, NULL, NULL);
+}
