@@ -285,6 +285,24 @@ build_bshd(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 	return fresh(c, out);
 }
 
+/* The bias' gradient: rows of a multiple of 16 elements, cut to their length. */
+uint32_t
+build_aligned16(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	struct geom whole = *x->g, cut;
+	uint32_t t;
+
+	(void)n;
+	(void)dt;
+	if (!whole.rank || !add_i64(whole.dim[whole.rank - 1], 15, &whole.dim[whole.rank - 1]))
+		return mismatch(c);
+	whole.dim[whole.rank - 1] &= ~(int64_t)15;
+	t = fresh_contiguous(c, whole.rank, whole.dim, whole.dtype);
+	cut = *geom_at(c->s, t);
+	cut.dim[cut.rank - 1] = x->g->dim[cut.rank - 1];
+	return tensor_alias(c->s, t, geom_intern(c->s->geoms, cut), TF_VIEW);
+}
+
 uint32_t
 build_lse(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 {

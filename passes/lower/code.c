@@ -367,7 +367,6 @@ parse_group(struct compiler *p)
 	struct op_code *code = p->code;
 	unsigned first = code->ngrad;
 	struct group m = {0};
-	bool always;
 
 	do {
 		struct ref r = name_ref(p, word(p), false);
@@ -381,11 +380,10 @@ parse_group(struct compiler *p)
 	} while (accept(p, ","));
 	if (!accept(p, ":"))
 		fail(p, ": expected");
-	always = accept(p, "!");
 	m.arg = code->grad[first].arg;
 	for (unsigned i = first; i < code->ngrad; i++) {
+		code->grad[i].always = accept(p, "!");
 		code->grad[i].f = parse_formula(p);
-		code->grad[i].always = always;
 		mention_formula(p, &m, &code->grad[i].f);
 		accept(p, ",");
 	}

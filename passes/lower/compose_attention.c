@@ -62,7 +62,17 @@ choose(const struct sim *s, const struct attention_args *a)
 
 /* ---- fused kernels --------------------------------------------------------------------------------------------- */
 
-/* preprocess_mask: a bool mask becomes 0 / -inf in the query's dtype, one tensor a call; rows are aligned to 8 elements. */
+/* aligned_tensor<8>: rows follow each other at multiples of 8 elements. */
+static bool
+is_aligned(const struct geom *m)
+{
+	for (unsigned i = 0; i + 1u < m->rank; i++)
+		if (m->stride[i] % 8)
+			return false;
+	return !m->rank || m->stride[m->rank - 1] == 1;
+}
+
+/* preprocess_mask: a bool mask becomes 0 / -inf in the query's dtype, one tensor a call; rows that are not aligned are padded. */
 static uint32_t
 attention_bias(struct sim *s, const struct attention_args *a)
 {
@@ -79,7 +89,7 @@ attention_bias(struct sim *s, const struct attention_args *a)
 		bias = temps_keep(s, mark, CALL(s, WHERE, V_TENSOR(bias), V_TENSOR(zero), V_TENSOR(inf)));
 	}
 	m = geom_at(s, bias);
-	if (m->rank && m->dim[m->rank - 1] % 8) {
+	if (!is_aligned(m)) {
 		cut = *m;
 		pad[1] = 8 - m->dim[m->rank - 1] % 8;
 		bias = CALL(s, CONSTANT_PAD, V_TENSOR(bias), V_INTS(pad, 2));
