@@ -22,7 +22,7 @@ PASSES = analyze blocks calls pass raise/bind raise/noops \
 	adapt/attention adapt/casts adapt/checkpoint adapt/lifetime adapt/lora adapt/loss adapt/masks adapt/modality adapt/modes adapt/precision adapt/trainable \
 	lower/build lower/build_dense lower/build_index lower/build_reduce lower/build_view lower/call lower/checkpoint lower/code \
 	lower/compose_attention lower/compose_basic lower/compose_loss lower/compose_matmul lower/compose_norm \
-	lower/engine lower/forward lower/optimizer lower/pool lower/step lower/tape lower/tensor \
+	lower/engine lower/forward lower/optimizer lower/pool lower/step lower/tape lower/tensor lower/views \
 	measure/attribute measure/group measure/peak
 BACKENDS = events json shape text write
 

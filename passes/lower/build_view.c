@@ -19,7 +19,7 @@ view_of(struct call *c, const struct operand *x, struct geom g)
 {
 	uint32_t t = tensor_alias(c->s, x->t, geom_intern(c->s->geoms, g), TF_VIEW), base = tensor_at(c->s, x->t)->base;
 
-	if (!c->fn && c->s->grad_on)
+	if (!c->fn && c->s->grad_on && c->code->ngrad)
 		tensor_at(c->s, t)->base = tensor_hold(c->s, base ? base : x->t);
 	return t;
 }

@@ -195,7 +195,7 @@ any_defined(const uint32_t *grads, unsigned n)
 }
 
 /* The gradients of a row's arguments, held, in edge order. */
-static void
+void
 row_backward(struct sim *s, uint32_t fn, const uint32_t *grads, uint32_t *out)
 {
 	uint32_t mark = temps_mark(s);
@@ -355,6 +355,8 @@ run_fn(struct task *t, uint32_t fn)
 	out = pool_get(s->pool, nedge, sizeof *out);
 	if (s->fns[fn].kind == FN_CHECKPOINT)
 		checkpoint_backward(s, fn, grads, out);
+	else if (s->fns[fn].kind == FN_COPY_SLICES)
+		copy_slices_backward(s, fn, grads, out);
 	else
 		row_backward(s, fn, grads, out);
 	validate(s, fn, out);
@@ -362,6 +364,12 @@ run_fn(struct task *t, uint32_t fn)
 		tensor_drop(s, grads[i]);
 	pool_put(s->pool, grads, nout, sizeof *grads);
 	fn_release_saved(s, fn);
+	if (s->fns[fn].kind == FN_COPY_SLICES) {
+		uint32_t inner = s->fns[fn].inner;
+
+		s->fns[fn].inner = 0;
+		fn_drop(s, inner);
+	}
 	route(t, fn, out);
 	pool_put(s->pool, out, nedge, sizeof *out);
 }

@@ -33,6 +33,8 @@ struct tensor {
 	uint32_t accumulate;       /* its AccumulateGrad; not held: it dies with the last edge to it */
 	uint32_t grad;             /* .grad, held */
 	uint32_t base;             /* of a view made in forward: the tensor it looks into, held; 0 = none */
+	uint32_t view;             /* of such a view: the node of the operator that made it, held */
+	uint32_t version;          /* in-place operators so far; of a view: when its history was made */
 	uint16_t out;              /* as which result of fn */
 	uint8_t flags;
 };
@@ -149,7 +151,8 @@ struct grad_fn {
 	const struct geom **meta;  /* what the forward argument was, an entry an edge */
 	struct saved *saved;
 	struct value *arg;         /* MAX_ARGS or fewer; tensors in it are not held and must not be read */
-	void *closure;             /* CHECKPOINT, COPY_SLICES */
+	void *closure;             /* CHECKPOINT */
+	uint32_t inner;            /* COPY_SLICES: the in-place operator's node; of a view's: that of the view it was made from; held */
 	/* while the engine runs */
 	uint32_t run, deps;
 	uint32_t *buffer;          /* gradients that arrived, one a result, held */
@@ -288,9 +291,20 @@ uint32_t tape_begin(struct call *);                               /* a grad_fn w
 void tape_end(struct call *, uint32_t fn);                        /* saved results; results get their grad_fn */
 void fn_attach(struct sim *, uint32_t fn, unsigned out, uint32_t t);
 void fn_release_saved(struct sim *, uint32_t fn);
+struct edge fn_edge_to(struct sim *, uint32_t t);                 /* where t's gradient goes; not held */
+uint32_t fn_of_call(const struct call *);                         /* a node that only says what was called */
+uint32_t fn_like(struct sim *, uint32_t fn);                      /* the same call again, without edges */
+
+/* views.c */
 bool needs_grad(const struct sim *, uint32_t t);
+void view_record(struct call *, uint32_t fn);                     /* after the call: how its result looks into its operand */
+void view_changed(struct sim *, uint32_t t);                      /* an in-place operator has run */
+void view_renew(struct sim *, uint32_t t);                        /* makes a view's history again if its base has a new one */
+void view_overwritten(struct sim *, uint32_t t, uint32_t fn);     /* fn, of an in-place operator on view t, becomes its base's history */
+void copy_slices_backward(struct sim *, uint32_t fn, const uint32_t *grads, uint32_t *out);
 
 /* engine.c */
+void row_backward(struct sim *, uint32_t fn, const uint32_t *grads, uint32_t *out);        /* gradients by edge, held */
 void run_backward(struct sim *, const uint32_t *root, const uint32_t *grad, unsigned n);  /* tensors and their gradients, the caller's */
 
 /* checkpoint.c */

@@ -14,12 +14,6 @@ fn_at(const struct sim *s, uint32_t fn)
 	return &s->fns[fn];
 }
 
-bool
-needs_grad(const struct sim *s, uint32_t t)
-{
-	return t && (s->tensors[t].flags & TF_GRAD);
-}
-
 /* ---- nodes ------------------------------------------------------------------------------------------ */
 
 uint32_t
@@ -73,19 +67,23 @@ fn_release_saved(struct sim *s, uint32_t fn)
 
 /* A node's death releases its edges, which may end a long chain: the chain is followed by a list, not by recursion. */
 static void
+doom(struct sim *s, uint32_t fn, uint32_t *doomed)
+{
+	if (!fn || --s->fns[fn].holders)
+		return;
+	s->fns[fn].run = *doomed;          /* free while nothing runs it */
+	*doomed = fn;
+}
+
+static void
 fn_free(struct sim *s, uint32_t fn, uint32_t *doomed)
 {
 	struct grad_fn x = s->fns[fn];
 
 	fn_release_saved(s, fn);
-	for (unsigned i = 0; i < x.nedge; i++) {
-		uint32_t next = x.edge[i].fn;
-
-		if (next && --s->fns[next].holders == 0) {
-			s->fns[next].run = *doomed;        /* free while nothing runs it */
-			*doomed = next;
-		}
-	}
+	for (unsigned i = 0; i < x.nedge; i++)
+		doom(s, x.edge[i].fn, doomed);
+	doom(s, x.inner, doomed);
 	if (x.kind == FN_ACCUMULATE) {
 		s->tensors[x.var].accumulate = 0;
 		tensor_drop(s, x.var);
@@ -130,20 +128,26 @@ accumulate_of(struct sim *s, uint32_t t)
 	return fn;
 }
 
+struct edge
+fn_edge_to(struct sim *s, uint32_t t)
+{
+	if (!needs_grad(s, t))
+		return (struct edge){0};
+	view_renew(s, t);
+	if (s->tensors[t].fn)
+		return (struct edge){s->tensors[t].fn, s->tensors[t].out};
+	return (struct edge){accumulate_of(s, t), 0};
+}
+
 void
 fn_edge(struct sim *s, uint32_t fn, unsigned i, uint32_t t)
 {
-	struct edge e = {0};
+	struct edge e = fn_edge_to(s, t);
 
 	s->fns[fn].meta[i] = t ? s->tensors[t].geom : NULL;
-	if (needs_grad(s, t)) {
-		e.fn = s->tensors[t].fn;
-		e.out = s->tensors[t].out;
-		if (!e.fn)
-			e = (struct edge){accumulate_of(s, t), 0};
-		fn_hold(s, e.fn);
-	}
 	s->fns[fn].edge[i] = e;
+	if (e.fn)
+		fn_hold(s, e.fn);
 }
 
 void
@@ -214,11 +218,11 @@ collect(const struct call *c, unsigned kind, struct slot *out, unsigned cap)
 }
 
 static void
-copy_args(struct sim *s, struct grad_fn *x, const struct call *c)
+copy_args(struct sim *s, struct grad_fn *x, const struct value *arg, unsigned narg)
 {
-	x->arg = pool_get(s->pool, c->code->narg, sizeof *x->arg);
-	for (unsigned i = 0; i < c->code->narg; i++) {
-		struct value v = c->arg[i];
+	x->arg = pool_get(s->pool, narg, sizeof *x->arg);
+	for (unsigned i = 0; i < narg; i++) {
+		struct value v = arg[i];
 
 		if (v.kind == ARG_VAL)
 			v.u.t = 0;
@@ -291,6 +295,29 @@ add_saved(struct sim *s, uint32_t fn, const struct slot *slot, unsigned n)
 	x->nsaved = (uint16_t)(x->nsaved + n);
 }
 
+uint32_t
+fn_of_call(const struct call *c)
+{
+	uint32_t fn = fn_new(c->s, FN_ROW, count_edges(c), 1);
+
+	c->s->fns[fn].op = c->op;
+	make_edges(c->s, fn, c);
+	copy_args(c->s, &c->s->fns[fn], c->arg, c->code->narg);
+	return fn;
+}
+
+uint32_t
+fn_like(struct sim *s, uint32_t of)
+{
+	uint32_t fn = fn_new(s, FN_ROW, s->fns[of].nedge, 1);
+	struct grad_fn *x = &s->fns[fn];
+
+	x->op = s->fns[of].op;
+	memcpy(x->meta, s->fns[of].meta, x->nedge * sizeof *x->meta);
+	copy_args(s, x, s->fns[of].arg, s->code[x->op].narg);
+	return fn;
+}
+
 #define MAX_SLOTS 64
 
 /* In place, an argument that backward needs is cloned first: the kernel is about to overwrite it. */
@@ -322,13 +349,24 @@ tape_begin(struct call *c)
 	if (s->frame && checkpoint_rerunning(s))
 		for (unsigned i = 0; i < n; i++)
 			checkpoint_store(s, slot[i].tensor);
-	fn = fn_new(s, FN_ROW, count_edges(c), 1);
-	s->fns[fn].op = c->op;
+	fn = fn_of_call(c);
 	fn_hold(s, fn);                    /* until tape_end */
-	make_edges(s, fn, c);
-	copy_args(s, &s->fns[fn], c);
 	add_saved(s, fn, slot, n);
 	return fn;
+}
+
+/* An in-place operator's node becomes the history of what its operand looks into. */
+static void
+attach_results(struct call *c, uint32_t fn)
+{
+	struct sim *s = c->s;
+
+	s->fns[fn].nout = (uint16_t)s->nresult;
+	for (uint32_t i = 0; i < s->nresult; i++)
+		if (c->inplace && i == 0 && s->tensors[s->result[0]].base)
+			view_overwritten(s, s->result[0], fn);
+		else
+			fn_attach(s, fn, i, s->result[i]);
 }
 
 void
@@ -338,13 +376,15 @@ tape_end(struct call *c, uint32_t fn)
 	struct slot slot[MAX_SLOTS];
 	unsigned n;
 
+	if (c->inplace)
+		view_changed(s, c->out[0]);
+	if (s->grad_on && c->code->ngrad)
+		view_record(c, fn);
 	if (!fn)
 		return;
 	n = collect(c, REF_OUT, slot, MAX_SLOTS);
 	add_saved(s, fn, slot, n);
-	s->fns[fn].nout = (uint16_t)s->nresult;
-	for (uint32_t i = 0; i < s->nresult; i++)
-		fn_attach(s, fn, i, s->result[i]);
+	attach_results(c, fn);
 	fn_drop(s, fn);
 	if (s->frame && checkpoint_rerunning(s))
 		for (unsigned i = 0; i < n; i++)

@@ -100,20 +100,21 @@ void
 tensor_drop(struct sim *s, uint32_t t)
 {
 	struct tensor *x = &s->tensors[t];
-	uint32_t fn, grad, base;
+	uint32_t fn, grad, base, view;
 
 	if (!t || --x->holders)
 		return;
 	fn = x->fn;
 	grad = x->grad;
 	base = x->base;
+	view = x->view;
 	storage_leave(s, x->storage);
 	*x = (struct tensor){.fn = s->free_tensor};
 	s->free_tensor = t;
 	tensor_drop(s, base);
 	tensor_drop(s, grad);
-	if (fn)
-		fn_drop(s, fn);
+	fn_drop(s, view);
+	fn_drop(s, fn);
 }
 
 /* ---- temporaries ------------------------------------------------------------------------------------ */
