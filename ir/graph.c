@@ -329,6 +329,35 @@ graph_output(struct graph *g, uint32_t v)
 	g->outputs[g->noutput++] = v;
 }
 
+/* Counting sort by place; behind[] is in any order, nodes behind one place keep theirs. */
+void
+graph_splice(struct graph *g, uint32_t first, const uint32_t *behind)
+{
+	uint32_t *start = NEW(g->c->a, uint32_t, first + 1), n = 1;
+	struct node *old = NEW(g->c->a, struct node, g->nnode);
+	uint32_t *order = NEW(g->c->a, uint32_t, g->nnode);
+
+	memcpy(old, g->nodes, g->nnode * sizeof *old);
+	for (uint32_t i = first; i < g->nnode; i++)
+		start[behind[i - first]]++;
+	for (uint32_t i = 0, at = 1; i < first; i++) {
+		uint32_t added = start[i];
+
+		if (i)
+			order[at++] = i;
+		start[i] = at;
+		at += added;
+	}
+	for (uint32_t i = first; i < g->nnode; i++)
+		order[start[behind[i - first]]++] = i;
+	for (; n < g->nnode; n++) {
+		g->nodes[n] = old[order[n]];
+		for (uint32_t k = 0; k < g->nodes[n].nout; k++)
+			if (node_outs(g, n)[k])
+				g->vals[node_outs(g, n)[k]].node = n;
+	}
+}
+
 void
 graph_compact(struct graph *g)
 {

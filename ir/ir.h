@@ -441,6 +441,7 @@ uint32_t scope_at(const struct graph *, uint32_t scope, unsigned depth);        
 struct str scope_path(const struct graph *, uint32_t scope);
 void graph_input(struct graph *, uint32_t val);
 void graph_output(struct graph *, uint32_t val);
+void graph_splice(struct graph *, uint32_t first, const uint32_t *behind);       /* nodes from first on move behind those nodes; 0 = to the front */
 void graph_compact(struct graph *);                               /* drop dead nodes, keep the order */
 bool graph_is_sized(const struct graph *, uint32_t val);
 bool arg_is_tensor(const struct arg *);

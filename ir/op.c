@@ -70,10 +70,11 @@ op_args(unsigned op, struct arg_name *names, uint32_t cap)
 	uint32_t n = 0;
 
 	while (n < cap && rest.n && str_cut(&rest, ',', &item)) {
-		struct str arg = str_trim(item);
+		struct str arg = str_trim(item), spellings;
 		int64_t eq = str_find(arg, '=');
 
-		names[n].name = eq < 0 ? arg : str_sub(arg, 0, (uint32_t)eq);
+		spellings = eq < 0 ? arg : str_sub(arg, 0, (uint32_t)eq);
+		str_cut(&spellings, '|', &names[n].name);
 		names[n].dflt = eq < 0 ? S("") : str_sub(arg, (uint32_t)eq + 1, arg.n);
 		n++;
 	}
@@ -91,13 +92,15 @@ op_narg(unsigned op)
 int
 op_arg_index(unsigned op, struct str name)
 {
-	struct str rest = str_of(op_info(op)->schema), item;
+	struct str rest = str_of(op_info(op)->schema), item, names, one;
 
 	for (int i = 0; rest.n && str_cut(&rest, ',', &item); i++) {
 		struct str arg = str_trim(item);
 
-		if (str_starts(arg, name) && (arg.n == name.n || arg.p[name.n] == '='))
-			return i;
+		str_cut(&arg, '=', &names);
+		while (names.n && str_cut(&names, '|', &one))
+			if (str_eq(one, name))
+				return i;
 	}
 	return -1;
 }

@@ -4,21 +4,15 @@
  *   .to(device) that the exporter recorded with a dtype, and a buffer's .to(device, dtype)     nothing
  *   to fp32, in a 16-bit file                                                                  "up": written in the model, stays
  *   to the file's own dtype                                                                    "back": what was cast up before, else the parameters' dtype
+ *   softmax and reductions with dtype=fp32                                                     "up" as well
+ *   zeros, ones, full in fp32 that a mask's choice is made of                                  the parameters' dtype
  *   to fp32, in an fp32 file (a no-op there): "back" if its operand comes, inside the same module call, from an earlier "up"
  *       of that call, or is a floating-point input; otherwise "up"
  *
  * A no-op conversion returns its operand, and the exporter names every later use after it, even outside the module: h.to(float32)
  * in a norm renames the residual stream. A use outside the call of such a conversion means the operand.
  */
-#include "../passes.h"
-
-struct casts {
-	struct analysis *a;
-	struct graph *g;
-	struct calls calls;
-	uint32_t *up;              /* per node: the "up" conversion that it derives from within its call, 0 = none */
-	uint32_t *renamed;         /* per value: the operand of the no-op "up" that made it, 0 = none */
-};
+#include "casts.h"
 
 static unsigned
 innermost(const struct casts *k, uint32_t n)
@@ -26,17 +20,16 @@ innermost(const struct casts *k, uint32_t n)
 	return k->calls.at[n] + calls_depth(k->g, n);
 }
 
-static bool
-same_call(const struct casts *k, uint32_t a, uint32_t b)
+bool
+casts_same_call(const struct casts *k, uint32_t a, uint32_t b)
 {
 	unsigned x = innermost(k, a), y = innermost(k, b);
 
 	return k->calls.first[x] == k->calls.first[y] && k->calls.last[x] == k->calls.last[y];
 }
 
-/* Is a's innermost call b's, or inside of it? */
-static bool
-within_call(const struct casts *k, uint32_t a, uint32_t b)
+bool
+casts_within_call(const struct casts *k, uint32_t a, uint32_t b)
 {
 	unsigned x = innermost(k, a), y = innermost(k, b);
 
@@ -51,7 +44,7 @@ derived_from(const struct casts *k, uint32_t n)
 	for (struct operands it = operands_of(k->g, n); operand_next(&it);) {
 		uint32_t p = k->g->vals[it.val].kind == VAL_NODE ? k->g->vals[it.val].node : 0;
 
-		if (p && k->up[p] && same_call(k, p, n))
+		if (p && k->up[p] && casts_same_call(k, p, n))
 			src = k->up[p];
 	}
 	return src;
@@ -64,8 +57,8 @@ make_identity(struct graph *g, uint32_t n)
 	g->nodes[n].narg = 1;
 }
 
-static void
-make_back(struct casts *k, uint32_t n, uint32_t up)
+void
+casts_back(struct casts *k, uint32_t n, uint32_t up)
 {
 	struct arg *dtype = node_arg(k->g, n, "dtype");
 	uint32_t before = up ? node_args(k->g, up)->u.val : 0;
@@ -92,7 +85,7 @@ convert(struct casts *k, uint32_t n, uint32_t src)
 	else if (on_device && (g->vals[x].kind == VAL_BUFFER || g->vals[x].kind == VAL_CONST))
 		make_identity(g, n);
 	else if ((low && dtype->dtype == g->file_dtype) || on_device || (g->vals[x].kind == VAL_INPUT && dtype_is_float(g->vals[x].dtype)) || (!low && src))
-		make_back(k, n, src);
+		casts_back(k, n, src);
 	else
 		up = true;
 	if (up)
@@ -110,6 +103,29 @@ is_conversion(const struct graph *g, uint32_t n)
 	return dtype && dtype->kind == ARG_DTYPE && node_args(g, n)->kind == ARG_VAL;
 }
 
+/* softmax(scores, dtype=float32) and the like */
+static bool
+computes_in_fp32(const struct graph *g, uint32_t n)
+{
+	const struct arg *x = node_args(g, n), *dtype = node_arg(g, n, "dtype");
+
+	return dtype && dtype->kind == ARG_DTYPE && dtype->dtype == DT_FP32 && x->kind == ARG_VAL && dtype_is_float(g->vals[x->u.val].dtype);
+}
+
+/* where(condition, zeros(dtype), ..): libraries give the numbers of a mask the dtype of what it is added to. */
+static void
+convert_choice(struct casts *k, uint32_t n)
+{
+	for (struct operands it = operands_of(k->g, n); operand_next(&it);) {
+		uint32_t p = k->g->vals[it.val].kind == VAL_NODE ? k->g->vals[it.val].node : 0;
+		unsigned op = p ? k->g->nodes[p].op : OP_NONE;
+		struct arg *dtype = p ? node_arg(k->g, p, "dtype") : NULL;
+
+		if ((op == OP_ZEROS || op == OP_ONES || op == OP_FULL || op == OP_SCALAR_TENSOR) && dtype->kind == ARG_DTYPE && dtype->dtype == k->g->file_dtype)
+			*dtype = arg_dtype(k->a->plan.param_dtype);
+	}
+}
+
 static void
 restore_names(struct casts *k)
 {
@@ -117,7 +133,7 @@ restore_names(struct casts *k)
 
 	for (uint32_t n = 1; n < g->nnode; n++)
 		for (struct operands it = operands_of(g, n); operand_next(&it);)
-			while (k->renamed[*it.slot] && !within_call(k, n, g->vals[*it.slot].node))
+			while (k->renamed[*it.slot] && !casts_within_call(k, n, g->vals[*it.slot].node))
 				*it.slot = k->renamed[*it.slot];
 	for (uint32_t i = 0; i < g->noutput; i++)
 		if (k->renamed[g->outputs[i]])
@@ -140,8 +156,11 @@ pass_casts(struct analysis *a)
 		if (is_conversion(g, n))
 			convert(&k, n, src);
 		else
-			k.up[n] = src;
+			k.up[n] = computes_in_fp32(g, n) ? n : src;
+		if (g->nodes[n].op == OP_WHERE || g->nodes[n].op == OP_MASKED_FILL)
+			convert_choice(&k, n);
 	}
 	restore_names(&k);
+	casts_write_returns(&k);
 	return true;
 }

@@ -8,18 +8,9 @@
  *
  * Then whatever only these uses needed is dropped; results that nobody used in the first place were computed in training, too.
  */
-#include "../passes.h"
+#include "masks.h"
 
 enum mask_kind { NOT_A_MASK, ALL_TRUE, CAUSAL };
-
-struct masks {
-	struct analysis *a;
-	struct graph *g;
-	uint8_t *kind;             /* per value: enum mask_kind + 1, 0 = not looked at */
-	uint32_t *seen, run;       /* per node */
-	uint32_t *stack;
-	bool dropped;
-};
 
 /* ---- what a value is made of ------------------------------------------------------------------------------ */
 
@@ -58,14 +49,6 @@ orders_positions(const struct graph *g, uint32_t n)
 	return (op == OP_LT || op == OP_LE || op == OP_GT || op == OP_GE) && node_args(g, n)[0].kind == ARG_VAL && node_args(g, n)[1].kind == ARG_VAL;
 }
 
-struct finding {
-	bool orders;               /* positions are compared with positions */
-	bool compares, chooses;    /* a comparison; a choice between two numbers by it */
-	bool foreign;              /* something that no mask is made of */
-	bool from_input;
-	int64_t window;            /* smallest constant that positions are shifted by before a comparison; 0 = none */
-};
-
 static void
 look_at(struct masks *m, uint32_t n, struct finding *f)
 {
@@ -75,6 +58,8 @@ look_at(struct masks *m, uint32_t n, struct finding *f)
 
 	f->orders |= orders_positions(g, n);
 	f->compares |= orders_positions(g, n) || (op >= OP_EQ && op <= OP_GE);
+	f->matches |= (op == OP_EQ || op == OP_NE) && x[0].kind == ARG_VAL && x[1].kind == ARG_VAL;
+	f->counts |= op == OP_CUMSUM;
 	f->chooses |= op == OP_WHERE || op == OP_MASKED_FILL;
 	f->foreign |= !makes_numbers(op);
 	if (op == OP_MUL && x[0].kind == ARG_VAL && x[1].kind == ARG_VAL && !is_whole_number(g, x[0].u.val) && !is_whole_number(g, x[1].u.val))
@@ -92,8 +77,8 @@ look_at_leaf(const struct masks *m, uint32_t v, struct finding *f)
 	f->from_input |= m->g->vals[v].kind == VAL_INPUT;
 }
 
-static struct finding
-slice_back(struct masks *m, uint32_t v)
+struct finding
+masks_slice_back(struct masks *m, uint32_t v)
 {
 	struct graph *g = m->g;
 	struct finding f = {0};
@@ -129,9 +114,9 @@ static enum mask_kind
 classify(struct masks *m, uint32_t v, int64_t keys)
 {
 	if (!m->kind[v]) {
-		struct finding f = slice_back(m, v);
+		struct finding f = masks_slice_back(m, v);
 
-		if (f.foreign || !(f.compares || m->g->vals[v].dtype == DT_BOOL) || (f.window && f.window < keys))
+		if (f.foreign || (f.matches && !f.counts) || !(f.compares || m->g->vals[v].dtype == DT_BOOL) || (f.window && f.window <= keys))
 			m->kind[v] = NOT_A_MASK + 1;
 		else
 			m->kind[v] = (f.orders ? CAUSAL : ALL_TRUE) + 1;
@@ -207,8 +192,8 @@ simplify_sum(struct masks *m, uint32_t n)
 	s = x[1].u.val;
 	if (is_whole_number(g, s) || g->vals[s].kind != VAL_NODE || is_whole_number(g, x[0].u.val))
 		return;
-	f = slice_back(m, s);
-	if (f.foreign || f.orders || f.from_input || !f.compares || !f.chooses)
+	f = masks_slice_back(m, s);
+	if (f.foreign || f.orders || f.from_input || !f.compares || !f.chooses || (f.matches && !f.counts))
 		return;
 	g->nodes[n].op = OP_IDENTITY;
 	g->nodes[n].narg = 1;
@@ -265,6 +250,7 @@ pass_masks(struct analysis *a)
 		else if (g->nodes[n].op == OP_ADD)
 			simplify_sum(&m, n);
 	}
+	masks_unpack(&m);
 	if (m.dropped)
 		assume(a, "no padding: attention masks that are causal or all true are dropped, as the libraries do");
 	uses_count(g, now);

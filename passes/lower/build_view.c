@@ -456,7 +456,7 @@ build_split(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 
 	(void)n;
 	(void)dt;
-	if (d < 0 || !out.rank || (size->kind == ARG_INT && size->u.i < 1))
+	if (d < 0 || !out.rank || (size->kind != ARG_INTS && (size->kind != ARG_INT || size->u.i < 1)))
 		return out_of_range(c);
 	left = out.dim[d];
 	for (uint32_t i = 0; size->kind == ARG_INTS ? i < size->n : (left > 0 || i == 0); i++) {

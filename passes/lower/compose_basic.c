@@ -54,6 +54,31 @@ compose_TYPE_AS(struct call *c)
 	return self && other ? cast(c->s, self, geom_at(c->s, other)->dtype) : self;
 }
 
+/* where.ScalarSelf, where.ScalarOther: numbers become 0-dim tensors of the common dtype first. */
+uint32_t
+compose_WHERE(struct call *c)
+{
+	struct sim *s = c->s;
+	uint32_t self = call_tensor(c, "self"), other = call_tensor(c, "other"), mark = temps_mark(s);
+	struct promotion p = {0};
+	struct value dt;
+
+	if (self && other)
+		return CALL(s, WHERE_TENSORS, *call_arg(c, "condition"), V_TENSOR(self), V_TENSOR(other));
+	if (!self && !other)
+		promote_number(&p, call_arg(c, "self")->kind == ARG_FLOAT || call_arg(c, "other")->kind == ARG_FLOAT ? DT_FP32 : DT_INT64);
+	else
+		promote_tensor(&p, geom_at(s, self ? self : other));
+	if (call_arg(c, self ? "other" : "self")->kind == ARG_FLOAT)
+		promote_number(&p, DT_FP32);
+	dt = V_DTYPE(promote_result(&p));
+	if (!other)
+		other = CALL(s, SCALAR_TENSOR, V_FLOAT(0), dt);
+	if (!self)
+		self = CALL(s, SCALAR_TENSOR, V_FLOAT(0), dt);
+	return temps_keep(s, mark, CALL(s, WHERE_TENSORS, *call_arg(c, "condition"), V_TENSOR(cast(s, self, dt.dtype)), V_TENSOR(other)));
+}
+
 uint32_t
 compose_CONTIGUOUS(struct call *c)
 {

@@ -1,0 +1,255 @@
+/*
+ * Conversions that did nothing in an fp32 file and are missing from it: "return output.type_as(x)", "weights.type(value.dtype)".
+ *
+ * In 16 bits they matter. Where an operator that wants one dtype (a matrix product, a convolution, attention) would get two, the wider
+ * operand is followed back to the module call that cast up and handed its result out: a module of that class converts what it
+ * returns. Every call of the class does, or a residual stream would stay wide unseen.
+ */
+#include "casts.h"
+
+#include <string.h>
+
+struct returns {
+	struct casts *k;
+	struct graph *g;
+	uint8_t *dtype;            /* per value: run-time dtype, DT_NONE = no float */
+	bool *converts;            /* per interned class name: its modules convert what they return */
+	uint32_t *last_use;        /* per value: a node outside its call that reads it, 0 = none */
+};
+
+/* ---- run-time dtypes ------------------------------------------------------------------------------------------ */
+
+static unsigned
+class_of(const struct graph *g, uint32_t n)
+{
+	return g->nodes[n].scope ? g->scopes[g->nodes[n].scope].cls : 0;
+}
+
+static unsigned
+given_dtype(const struct returns *r, uint32_t n)
+{
+	const struct arg *d = node_arg(r->g, n, "dtype");
+
+	if (d && d->kind == ARG_DTYPE)
+		return d->dtype;
+	return d && d->kind == ARG_DTYPE_OF ? r->dtype[d->u.val] : DT_NONE;
+}
+
+static bool
+leaves_converted(const struct returns *r, uint32_t v)
+{
+	uint32_t n = r->g->vals[v].node;
+
+	return r->g->vals[v].kind == VAL_NODE && r->k->up[n] && r->converts[class_of(r->g, n)];
+}
+
+/* As node n reads it. */
+static unsigned
+read_dtype(const struct returns *r, uint32_t v, uint32_t n)
+{
+	if (leaves_converted(r, v) && !casts_within_call(r->k, n, r->g->vals[v].node))
+		return r->k->a->plan.param_dtype;
+	return r->dtype[v];
+}
+
+static unsigned
+result_dtype(const struct returns *r, uint32_t n)
+{
+	unsigned dt = given_dtype(r, n), scalar = DT_NONE;
+
+	if (dt)
+		return dt;
+	for (struct operands it = operands_of(r->g, n); operand_next(&it);) {
+		unsigned x = read_dtype(r, it.val, n), *to = r->g->vals[it.val].rank ? &dt : &scalar;
+
+		if (dtype_is_float(x) && (*to == DT_NONE || x == DT_FP32))
+			*to = x;
+	}
+	return dt ? dt : scalar;
+}
+
+static void
+find_dtypes(struct returns *r)
+{
+	struct graph *g = r->g;
+
+	for (uint32_t v = 1; v < g->nval; v++)
+		if (g->vals[v].kind != VAL_NODE && dtype_is_float(g->vals[v].dtype))
+			r->dtype[v] = (uint8_t)analysis_dtype(r->k->a, v);
+	for (uint32_t n = 1; n < g->nnode; n++)
+		for (uint32_t i = 0; i < g->nodes[n].nout; i++) {
+			uint32_t v = node_outs(g, n)[i];
+
+			if (v && dtype_is_float(g->vals[v].dtype))
+				r->dtype[v] = (uint8_t)result_dtype(r, n);
+		}
+}
+
+/* ---- who converts ------------------------------------------------------------------------------------------------ */
+
+static bool
+wants_one_dtype(unsigned op)
+{
+	static const uint16_t ops[] = {OP_LINEAR, OP_MATMUL, OP_MM, OP_BMM, OP_ADDMM, OP_BADDBMM, OP_CONV, OP_CONV_TRANSPOSE, OP_CONVOLUTION, OP_SDPA, OP_EINSUM};
+
+	for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
+		if (ops[i] == op)
+			return true;
+	return false;
+}
+
+static bool
+disagrees(const struct returns *r, uint32_t n)
+{
+	bool wide = false, low = false;
+
+	for (struct operands it = operands_of(r->g, n); operand_next(&it);) {
+		unsigned x = read_dtype(r, it.val, n);
+
+		wide |= x == DT_FP32;
+		low |= x == r->k->a->plan.param_dtype;
+	}
+	return wide && low;
+}
+
+/* Back from a wide operand to the nearest call that cast up and handed it out. */
+static unsigned
+find_caster(const struct returns *r, uint32_t n)
+{
+	for (unsigned steps = 0; steps < 64; steps++) {
+		uint32_t wide = 0;
+
+		for (struct operands it = operands_of(r->g, n); operand_next(&it);)
+			if (read_dtype(r, it.val, n) == DT_FP32 && r->g->vals[it.val].kind == VAL_NODE)
+				wide = it.val;
+		if (!wide)
+			return 0;
+		if (r->k->up[r->g->vals[wide].node] && !casts_within_call(r->k, n, r->g->vals[wide].node))
+			return class_of(r->g, r->g->vals[wide].node);
+		n = r->g->vals[wide].node;
+	}
+	return 0;
+}
+
+/* One more class, or false if there is none. */
+static bool
+learn(struct returns *r)
+{
+	find_dtypes(r);
+	for (uint32_t n = 1; n < r->g->nnode; n++) {
+		unsigned cls;
+
+		if (!wants_one_dtype(r->g->nodes[n].op) || !disagrees(r, n))
+			continue;
+		cls = find_caster(r, n);
+		if (cls && !r->converts[cls])
+			return r->converts[cls] = true;
+	}
+	return false;
+}
+
+/* ---- writing them --------------------------------------------------------------------------------------------------- */
+
+static void
+set_frames(struct graph *g, uint32_t n, uint32_t like)
+{
+	uint32_t keep = g->nodes[like].nframe;
+
+	if (!keep)
+		return;
+	ROOM(g->c->a, g->frames, g->nframe, g->frame_cap, keep);
+	memcpy(g->frames + g->nframe, g->frames + g->nodes[like].frame, keep * sizeof *g->frames);
+	g->nodes[n].frame = g->nframe;
+	g->nodes[n].nframe = (uint16_t)keep;
+	g->nframe += keep;
+	g->frames[g->nframe - 1].line++;
+	g->frames[g->nframe - 1].text = graph_name(g, S("return output.to(input.dtype)"));
+}
+
+static uint32_t
+add_conversion(struct returns *r, uint32_t v)
+{
+	struct graph *g = r->g;
+	uint32_t made = g->vals[v].node, up = r->k->up[made], y = val_new(g, VAL_NODE, str_fmt(g->c->a, "%.*s_back", SFMT(graph_str(g, g->vals[v].name)))), n;
+
+	n = node_new(g, OP_TO, op_narg(OP_TO), 1);
+	node_args(g, n)[0] = arg_val(v);
+	node_outs(g, n)[0] = y;
+	g->nodes[n].name = g->vals[y].name;
+	g->nodes[n].target = graph_name(g, S("to"));
+	g->nodes[n].flags = NF_ADDED;
+	g->nodes[n].scope = g->nodes[made].scope;
+	g->nodes[n].modality = g->nodes[made].modality;
+	set_frames(g, n, made);
+	g->vals[y].node = n;
+	g->vals[y].dtype = g->vals[v].dtype;
+	g->vals[y].rank = g->vals[v].rank;
+	g->vals[y].dim = g->vals[v].dim;
+	casts_back(r->k, n, up);
+	return y;
+}
+
+static bool
+is_read_outside(const struct returns *r, uint32_t v)
+{
+	return r->last_use[v] != 0;
+}
+
+static void
+find_outside_uses(struct returns *r)
+{
+	for (uint32_t n = 1; n < r->g->nnode; n++)
+		for (struct operands it = operands_of(r->g, n); operand_next(&it);)
+			if (leaves_converted(r, it.val) && !casts_within_call(r->k, n, r->g->vals[it.val].node))
+				r->last_use[it.val] = n;
+}
+
+/* Outside of the call the converted value stands for the wide one. */
+static void
+replace_uses(struct returns *r, const uint32_t *back, uint32_t end)
+{
+	for (uint32_t n = 1; n < end; n++)
+		for (struct operands it = operands_of(r->g, n); operand_next(&it);)
+			if (back[it.val] && !casts_within_call(r->k, n, r->g->vals[it.val].node))
+				*it.slot = back[it.val];
+	for (uint32_t i = 0; i < r->g->noutput; i++)
+		if (back[r->g->outputs[i]])
+			r->g->outputs[i] = back[r->g->outputs[i]];
+}
+
+static void
+write_conversions(struct returns *r)
+{
+	struct graph *g = r->g;
+	uint32_t end = g->nnode, nval = g->nval, *back = NEW(g->c->a, uint32_t, nval), *behind = NEW(g->c->a, uint32_t, nval), added = 0;
+
+	find_outside_uses(r);
+	for (uint32_t v = 1; v < nval; v++)
+		if (is_read_outside(r, v) && r->dtype[v] == DT_FP32) {
+			back[v] = add_conversion(r, v);
+			behind[added++] = g->vals[v].node;
+		}
+	if (!added)
+		return;
+	replace_uses(r, back, end);
+	graph_splice(g, end, behind);
+	assume(r->k->a, "%u modules convert what they return to their input's dtype; an fp32 file cannot show it", (unsigned)added);
+}
+
+void
+casts_write_returns(struct casts *k)
+{
+	struct graph *g = k->g;
+	struct returns r = {.k = k, .g = g};
+	unsigned classes = 0;
+
+	if (g->file_dtype != DT_FP32 || k->a->plan.param_dtype == DT_FP32)
+		return;
+	r.dtype = NEW(g->c->a, uint8_t, g->nval);
+	r.converts = NEW(g->c->a, bool, strtab_count(g->names) + 1);
+	r.last_use = NEW(g->c->a, uint32_t, g->nval);
+	while (classes < 64 && learn(&r))
+		classes++;
+	if (classes)
+		write_conversions(&r);
+}

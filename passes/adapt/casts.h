@@ -1,0 +1,20 @@
+/* What casts.c and cast_returns.c share. */
+#ifndef MC_CASTS_H
+#define MC_CASTS_H
+
+#include "../passes.h"
+
+struct casts {
+	struct analysis *a;
+	struct graph *g;
+	struct calls calls;
+	uint32_t *up;              /* per node: the "up" conversion that it derives from within its call, 0 = none */
+	uint32_t *renamed;         /* per value: the operand of the no-op "up" that made it, 0 = none */
+};
+
+bool casts_same_call(const struct casts *, uint32_t node_a, uint32_t node_b);
+bool casts_within_call(const struct casts *, uint32_t node_a, uint32_t node_b);  /* is a's innermost call b's, or inside of it? */
+void casts_back(struct casts *, uint32_t node, uint32_t up);      /* the conversion gives the dtype that was there before up */
+void casts_write_returns(struct casts *);
+
+#endif

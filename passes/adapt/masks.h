@@ -1,0 +1,28 @@
+/* What masks.c and packed.c share: a value followed back to what it is made of. */
+#ifndef MC_MASKS_H
+#define MC_MASKS_H
+
+#include "../passes.h"
+
+struct masks {
+	struct analysis *a;
+	struct graph *g;
+	uint8_t *kind;             /* per value: enum mask_kind + 1, 0 = not looked at */
+	uint32_t *seen, run;       /* per node */
+	uint32_t *stack;
+	bool dropped;
+};
+
+struct finding {
+	bool orders;               /* positions are compared with positions */
+	bool matches, counts;      /* numbers are compared for equality; running sums are among them: packed sequences told apart */
+	bool compares, chooses;    /* a comparison; a choice between two numbers by it */
+	bool foreign;              /* something that no mask is made of */
+	bool from_input;
+	int64_t window;            /* smallest constant that positions are shifted by before a comparison; 0 = none */
+};
+
+struct finding masks_slice_back(struct masks *, uint32_t val);
+void masks_unpack(struct masks *);        /* packed.c */
+
+#endif
