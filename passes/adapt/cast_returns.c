@@ -1,13 +1,17 @@
 /*
- * Conversions that did nothing in an fp32 file and are missing from it: "return output.type_as(x)", "weights.type(value.dtype)".
+ * Conversions that did nothing in an fp32 file and that nothing in it explains, or that are missing from it altogether:
+ * "embed.to(q_type)", "return output.type_as(x)".
  *
  * In 16 bits they matter. Where an operator that wants one dtype (a matrix product, a convolution, attention) would get two, the wider
- * operand is followed back to the module call that cast up and handed its result out: a module of that class converts what it
- * returns. Every call of the class does, or a residual stream would stay wide unseen.
+ * operand is followed back. A conversion to fp32 of what is fp32 already was one back, and so is every one on the same line. Otherwise
+ * a module call cast up and handed its result out: a module of that class converts what it returns. Every call of the class does,
+ * or a residual stream would stay wide unseen.
  */
 #include "casts.h"
 
 #include <string.h>
+
+#define MOST_WORK 100000000u       /* nodes looked at; a real model needs a few rounds */
 
 struct returns {
 	struct casts *k;
@@ -112,39 +116,95 @@ disagrees(const struct returns *r, uint32_t n)
 	return wide && low;
 }
 
-/* Back from a wide operand to the nearest call that cast up and handed it out. */
-static unsigned
-find_caster(const struct returns *r, uint32_t n)
+/* A conversion to fp32 of what is fp32 when it runs. */
+static bool
+says_nothing(const struct returns *r, uint32_t n)
 {
+	const struct arg *x = node_args(r->g, n);
+
+	return r->g->nodes[n].op == OP_TO && r->k->up[n] == n && !r->k->written[n] && x->kind == ARG_VAL && read_dtype(r, x->u.val, n) == DT_FP32;
+}
+
+static bool
+same_line(const struct graph *g, uint32_t a, uint32_t b)
+{
+	const struct node *x = &g->nodes[a], *y = &g->nodes[b];
+
+	if (a == b || !x->nframe || !y->nframe)
+		return a == b;
+	return g->frames[x->frame + x->nframe - 1].line == g->frames[y->frame + y->nframe - 1].line &&
+	    g->frames[x->frame + x->nframe - 1].text == g->frames[y->frame + y->nframe - 1].text;
+}
+
+static bool
+turn_back(struct returns *r, uint32_t n)
+{
+	for (uint32_t m = 1; m < r->g->nnode; m++)
+		if (same_line(r->g, n, m) && says_nothing(r, m)) {
+			casts_back(r->k, m, 0);
+			r->k->up[m] = 0;
+		}
+	return true;
+}
+
+static bool
+turn_class(struct returns *r, unsigned cls)
+{
+	if (!cls || r->converts[cls])
+		return false;
+	return r->converts[cls] = true;
+}
+
+static bool
+only_moves(unsigned op)
+{
+	return op == OP_VIEW || op == OP_RESHAPE || op == OP_TRANSPOSE || op == OP_PERMUTE || op == OP_UNSQUEEZE || op == OP_SQUEEZE || op == OP_SLICE ||
+	    op == OP_SELECT || op == OP_EXPAND || op == OP_CONTIGUOUS || op == OP_CONSTANT_PAD || op == OP_PAD || op == OP_T;
+}
+
+/* A conversion right in front of the operator was to the dtype of the other operand. */
+static bool
+turn_one(struct returns *r, uint32_t n)
+{
+	casts_back(r->k, n, 0);
+	r->k->up[n] = 0;
+	return true;
+}
+
+/* Back from a wide operand to who made it wide. */
+static bool
+blame(struct returns *r, uint32_t n)
+{
+	bool direct = true;
+
 	for (unsigned steps = 0; steps < 64; steps++) {
 		uint32_t wide = 0;
 
 		for (struct operands it = operands_of(r->g, n); operand_next(&it);)
 			if (read_dtype(r, it.val, n) == DT_FP32 && r->g->vals[it.val].kind == VAL_NODE)
-				wide = it.val;
+				wide = r->g->vals[it.val].node;
 		if (!wide)
-			return 0;
-		if (r->k->up[r->g->vals[wide].node] && !casts_within_call(r->k, n, r->g->vals[wide].node))
-			return class_of(r->g, r->g->vals[wide].node);
-		n = r->g->vals[wide].node;
+			return false;
+		if (r->k->up[wide] && says_nothing(r, r->k->up[wide]))
+			return turn_back(r, r->k->up[wide]);
+		if (r->k->up[wide] && !casts_within_call(r->k, n, wide))
+			return turn_class(r, class_of(r->g, wide));
+		if (direct && r->g->nodes[wide].op == OP_TO && r->k->up[wide] == wide && !r->k->written[wide])
+			return turn_one(r, wide);
+		direct &= only_moves(r->g->nodes[wide].op);
+		n = wide;
 	}
-	return 0;
+	return false;
 }
 
-/* One more class, or false if there is none. */
+/* One more line or class, or false if there is none. */
 static bool
 learn(struct returns *r)
 {
 	find_dtypes(r);
-	for (uint32_t n = 1; n < r->g->nnode; n++) {
-		unsigned cls;
-
-		if (!wants_one_dtype(r->g->nodes[n].op) || !disagrees(r, n))
-			continue;
-		cls = find_caster(r, n);
-		if (cls && !r->converts[cls])
-			return r->converts[cls] = true;
-	}
+	for (uint32_t n = 1; n < r->g->nnode; n++)
+		if (wants_one_dtype(r->g->nodes[n].op) && disagrees(r, n) && blame(r, n))
+			return true;
 	return false;
 }
 
@@ -241,15 +301,14 @@ casts_write_returns(struct casts *k)
 {
 	struct graph *g = k->g;
 	struct returns r = {.k = k, .g = g};
-	unsigned classes = 0;
+	uint64_t work = 0;
 
 	if (g->file_dtype != DT_FP32 || k->a->plan.param_dtype == DT_FP32)
 		return;
 	r.dtype = NEW(g->c->a, uint8_t, g->nval);
 	r.converts = NEW(g->c->a, bool, strtab_count(g->names) + 1);
 	r.last_use = NEW(g->c->a, uint32_t, g->nval);
-	while (classes < 64 && learn(&r))
-		classes++;
-	if (classes)
-		write_conversions(&r);
+	while (work < MOST_WORK && learn(&r))
+		work += g->nnode;
+	write_conversions(&r);
 }

@@ -6,13 +6,16 @@
  *   to the file's own dtype                                                                    "back": what was cast up before, else the parameters' dtype
  *   softmax and reductions with dtype=fp32                                                     "up" as well
  *   zeros, ones, full in fp32 that a mask's choice is made of                                  the parameters' dtype
- *   to fp32, in an fp32 file (a no-op there): "back" if its operand comes, inside the same module call, from an earlier "up"
+ *   to fp32, in an fp32 file, on a source line that says float32 and no .dtype, or the reverse "up", or "back"
+ *   to fp32, in an fp32 file, otherwise: "back" if its operand comes, inside the same module call, from an earlier "up"
  *       of that call, or is a floating-point input; otherwise "up"
  *
  * A no-op conversion returns its operand, and the exporter names every later use after it, even outside the module: h.to(float32)
  * in a norm renames the residual stream. A use outside the call of such a conversion means the operand.
  */
 #include "casts.h"
+
+#include <string.h>
 
 static unsigned
 innermost(const struct casts *k, uint32_t n)
@@ -63,10 +66,31 @@ casts_back(struct casts *k, uint32_t n, uint32_t up)
 	struct arg *dtype = node_arg(k->g, n, "dtype");
 	uint32_t before = up ? node_args(k->g, up)->u.val : 0;
 
+	while (before && k->g->vals[before].kind == VAL_NODE && k->up[k->g->vals[before].node] == k->g->vals[before].node)
+		before = node_args(k->g, k->g->vals[before].node)->u.val;
 	if (before && dtype_is_float(k->g->vals[before].dtype))
 		*dtype = (struct arg){.kind = ARG_DTYPE_OF, .u.val = before};
 	else
 		*dtype = arg_dtype(k->a->plan.param_dtype);
+}
+
+enum said { SAID_NOTHING, SAID_UP, SAID_BACK };
+
+static bool
+line_has(struct str line, const char *what)
+{
+	return line.n && memmem(line.p, line.n, what, strlen(what)) != NULL;
+}
+
+/* x.float(), x.to(torch.float32); x.to(y.dtype), x.to(input_dtype), x.type_as(y) */
+static enum said
+source_says(const struct graph *g, uint32_t n)
+{
+	const struct node *x = &g->nodes[n];
+	struct str line = x->nframe ? graph_str(g, g->frames[x->frame + x->nframe - 1].text) : S("");
+	bool wide = line_has(line, "float32") || line_has(line, ".float()"), like = line_has(line, ".dtype") || line_has(line, "_dtype") || line_has(line, "type_as(");
+
+	return wide == like ? SAID_NOTHING : wide ? SAID_UP : SAID_BACK;
 }
 
 static void
@@ -75,6 +99,7 @@ convert(struct casts *k, uint32_t n, uint32_t src)
 	struct graph *g = k->g;
 	const struct arg *dtype = node_arg(g, n, "dtype"), *device = node_arg(g, n, "device"), *layout = node_arg(g, n, "layout");
 	uint32_t x = node_args(g, n)->u.val, y = node_outs(g, n)[0];
+	enum said said = g->file_dtype == DT_FP32 ? source_says(g, n) : SAID_NOTHING;
 	bool low = g->file_dtype != DT_FP32, same = g->vals[x].dtype == g->vals[y].dtype, up = false;
 	bool on_device = device && device->kind != ARG_NONE && !(layout && layout->kind != ARG_NONE);
 
@@ -84,6 +109,10 @@ convert(struct casts *k, uint32_t n, uint32_t src)
 		;                      /* to a whole number: as written */
 	else if (on_device && (g->vals[x].kind == VAL_BUFFER || g->vals[x].kind == VAL_CONST))
 		make_identity(g, n);
+	else if (said == SAID_UP && !on_device)
+		up = k->written[n] = true;
+	else if (said == SAID_BACK)
+		casts_back(k, n, src);
 	else if ((low && dtype->dtype == g->file_dtype) || on_device || (g->vals[x].kind == VAL_INPUT && dtype_is_float(g->vals[x].dtype)) || (!low && src))
 		casts_back(k, n, src);
 	else
@@ -149,6 +178,7 @@ pass_casts(struct analysis *a)
 	if (a->r->v[RK_ATTENTION].i == ATT_KEEP && a->r->v[RK_PRECISION].i == PREC_FILE)
 		return true;
 	k.up = NEW(a->c->a, uint32_t, g->nnode);
+	k.written = NEW(a->c->a, bool, g->nnode);
 	k.renamed = NEW(a->c->a, uint32_t, g->nval);
 	for (uint32_t n = 1; n < g->nnode; n++) {
 		uint32_t src = derived_from(&k, n);
