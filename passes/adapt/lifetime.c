@@ -228,6 +228,50 @@ next_turn(const struct graph *g, uint32_t a, uint32_t b)
 	return str_eq(x, y);
 }
 
+/* "return helper(self, ..)" */
+static bool
+is_delegation(struct str text)
+{
+	int64_t open = str_find(text, '(');
+
+	if (!str_starts(text, S("return ")) || open < 0 || !str_ends(text, S(")")))
+		return false;
+	for (int64_t i = 7; i < open; i++)
+		if (!is_target_char(text.p[i]) || text.p[i] == ' ')
+			return false;
+	return true;
+}
+
+/* The next node that picks from another parameter by the same index: weights = self.up[ids] .. weights = self.down[ids] */
+static uint32_t
+next_pick(const struct graph *g, uint32_t n, uint32_t last)
+{
+	const struct arg *x = node_args(g, n);
+
+	if (g->nodes[n].op != OP_INDEX || g->vals[x->u.val].kind != VAL_PARAM)
+		return last;
+	for (uint32_t m = n + 1; m < last; m++) {
+		const struct arg *y = node_args(g, m);
+
+		if (g->nodes[m].op == OP_INDEX && g->vals[y->u.val].kind == VAL_PARAM && y[1].count == x[1].count &&
+		    memcmp(g->ids + x[1].first, g->ids + y[1].first, x[1].count * sizeof *g->ids) == 0)
+			return m;
+	}
+	return last;
+}
+
+/* A frame that is nothing but a call of a helper: the function that matters is the helper, whose own frame traces leave out. Its locals
+ * are not known; all that it makes is taken for one, but for weights that are picked one after the other. */
+static void
+hold_for_helper(struct lifetimes *l, uint32_t first, uint32_t last, unsigned d)
+{
+	struct graph *g = l->g;
+
+	for (uint32_t n = first; n <= last; n++)
+		for (uint32_t k = 0; k < g->nodes[n].nout && g->nodes[n].nframe == d + 1; k++)
+			extend(l, node_outs(g, n)[k], next_pick(g, n, last));
+}
+
 static uint32_t
 callee_at(const struct graph *g, uint32_t n, unsigned d)
 {
@@ -260,6 +304,8 @@ run_frame(struct lifetimes *l, uint32_t first, uint32_t last, unsigned d, const 
 	}
 	if (cur.first)
 		run_statement(l, &f, &cur, last_use);
+	if (cur.first == first && is_delegation(graph_str(g, cur.text)))
+		hold_for_helper(l, first, last, d);
 	for (uint32_t i = 0; i < f.n; i++)
 		for (uint32_t k = 0; k < f.names[i].n; k++)
 			extend(l, f.names[i].vals[k], d ? last : l->returns);
