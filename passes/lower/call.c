@@ -384,16 +384,40 @@ set_fp32_result(struct call *c)
 		c->arg[i] = V_DTYPE(DT_FP32);
 }
 
+/* Numbers that live on the CPU stay there, unless .to(device) moves them. */
+static bool
+stays_on_host(const struct call *c)
+{
+	bool host = false;
+
+	for (unsigned i = 0; i < c->code->narg; i++) {
+		const struct value *v = &c->arg[i];
+
+		if (v->kind == ARG_VAL && !tensor_on_host(c->s, v->u.t))
+			return false;
+		for (uint32_t k = 0; v->kind == ARG_VALS && k < v->n; k++)
+			if (v->u.ts[k] && !tensor_on_host(c->s, v->u.ts[k]))
+				return false;
+		host |= v->kind == ARG_VAL;
+	}
+	return host && !((c->op == OP_TO || c->op == OP_TO_COPY) && call_arg(c, "device")->kind == ARG_STR);
+}
+
 static uint32_t
 start_call(struct sim *s, unsigned op, const struct value *arg, unsigned n, bool inplace)
 {
 	struct call c = {.s = s, .op = (uint16_t)op, .inplace = inplace, .code = op_code(s, op)};
+	bool host = s->host;
+	uint32_t t;
 
 	for (unsigned i = 0; i < c.code->narg; i++)
 		c.arg[i] = i < n && arg[i].kind != ARG_NONE ? arg[i] : c.code->dflt[i];
 	if (s->autocast && op_info(op)->cast == CAST_FP32_OUT)
 		set_fp32_result(&c);
-	return run_call(&c);
+	s->host = stays_on_host(&c);
+	t = run_call(&c);
+	s->host = host;
+	return t;
 }
 
 uint32_t

@@ -181,6 +181,7 @@ struct sim {
 	uint32_t node;             /* node of the graph that is running: who is charged for what is allocated */
 	uint32_t run, tick;        /* of the engine */
 	bool grad_on;
+	bool host;                 /* what is made now lives on the CPU: 0-dim numbers that Python wrapped, and what is computed from them alone */
 	uint8_t autocast;          /* dtype, DT_NONE = off */
 	uint8_t low_dtype;         /* the recipe's autocast dtype, DT_NONE = none */
 	uint8_t param_dtype;       /* run-time dtype of parameters of the file's main dtype */
@@ -198,6 +199,7 @@ void pool_put(struct pool *, void *, size_t n, size_t size);
 /* tensor.c */
 uint32_t tensor_new(struct sim *, const struct geom *, const char *op);           /* a storage of its own; one holder: sim.temps */
 uint32_t tensor_alias(struct sim *, uint32_t t, const struct geom *, unsigned flags);     /* same storage, in sim.temps */
+bool tensor_on_host(const struct sim *, uint32_t t);
 struct tensor *tensor_at(const struct sim *, uint32_t t);
 const struct geom *geom_at(const struct sim *, uint32_t t);
 uint32_t tensor_hold(struct sim *, uint32_t t);

@@ -51,7 +51,9 @@ make_base(struct step *x, uint32_t v)
 	for (unsigned i = 0; i < val->rank; i++)
 		g.dim[i] = s->ints[val->dim + i] < 0 ? 0 : s->ints[val->dim + i];
 	geom_contiguous(&g);
+	s->host = val->kind == VAL_CONST && val->rank == 0;        /* torch.tensor(2.0) in a forward */
 	t = tensor_new(s, geom_intern(s->geoms, g), val->kind == VAL_PARAM ? "param" : val->kind == VAL_INPUT ? "input" : "buffer");
+	s->host = false;
 	tensor_at(s, t)->flags |= TF_LEAF;
 	s->sched->storages[tensor_at(s, t)->storage].val = v;
 	s->sched->storages[tensor_at(s, t)->storage].factor = val->kind == VAL_INPUT ? FAC_INPUT : FAC_PARAM;

@@ -52,7 +52,7 @@ make(struct sim *s, const struct geom *g, uint32_t storage, unsigned flags)
 uint32_t
 tensor_new(struct sim *s, const struct geom *g, const char *op)
 {
-	uint32_t st = schedule_alloc(s->sched, geom_nbytes(g));
+	uint32_t st = schedule_alloc(s->sched, s->host ? 0 : geom_nbytes(g));
 	struct storage *x = &s->sched->storages[st];
 
 	x->op = op;
@@ -62,6 +62,12 @@ tensor_new(struct sim *s, const struct geom *g, const char *op)
 	if (s->live > s->peak)
 		s->peak = s->live;
 	return make(s, g, st, 0);
+}
+
+bool
+tensor_on_host(const struct sim *s, uint32_t t)
+{
+	return s->sched->storages[s->tensors[t].storage].nbytes == 0 && s->tensors[t].geom->numel > 0;
 }
 
 uint32_t
