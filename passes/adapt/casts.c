@@ -11,7 +11,7 @@
  *       of that call, or is a floating-point input; otherwise "up"
  *
  * A no-op conversion returns its operand, and the exporter names every later use after it, even outside the module: h.to(float32)
- * in a norm renames the residual stream. A use outside the call of such a conversion means the operand.
+ * in a norm renames the residual stream. A use outside the call of such a conversion means the operand, and so does type_as(h).
  */
 #include "casts.h"
 
@@ -162,7 +162,7 @@ restore_names(struct casts *k)
 
 	for (uint32_t n = 1; n < g->nnode; n++)
 		for (struct operands it = operands_of(g, n); operand_next(&it);)
-			while (k->renamed[*it.slot] && !casts_within_call(k, n, g->vals[*it.slot].node))
+			while (k->renamed[*it.slot] && (g->nodes[n].op == OP_TYPE_AS || !casts_within_call(k, n, g->vals[*it.slot].node)))
 				*it.slot = k->renamed[*it.slot];
 	for (uint32_t i = 0; i < g->noutput; i++)
 		if (k->renamed[g->outputs[i]])

@@ -191,7 +191,7 @@ run_insn(struct call *c, const struct insn *x, const struct operand *tmp)
 
 		dt = like.g ? like.g->dtype : dt;
 	}
-	if (x->build == BUILD_ew && all_numbers(ref, x->nref))
+	if ((x->build == BUILD_ew || x->build == BUILD_conj) && all_numbers(ref, x->nref))
 		return ref[0];
 	for (unsigned i = 0; i < x->nref; i++)
 		if (x->ref[i].kind == REF_GRAD && !ref[i].g)
