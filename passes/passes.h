@@ -6,13 +6,13 @@
 
 struct block {                     /* nodes of one module call */
 	uint32_t first, last;
+	bool reentrant;            /* run without a tape and differentiated anew, else by saved-tensor hooks */
 };
 
 struct plan {                      /* made by the adapt group, read-only in lower */
 	uint32_t *release;         /* values whose holder in the forward ends, by node: release[release_at[n]] .. release[release_at[n + 1]] */
 	uint32_t *release_at;
-	struct block *blocks;      uint32_t nblock;       /* checkpointed calls, in order, not overlapping */
-	bool reentrant;
+	struct block *blocks;      uint32_t nblock;       /* what backward runs again: checkpointed calls, custom Functions; in order, not overlapping */
 	uint8_t param_dtype;       /* run-time dtype of parameters of the file's main dtype */
 	uint8_t low_dtype;         /* autocast, DT_NONE = none */
 	uint8_t input_dtype;       /* of floating-point inputs */

@@ -25,7 +25,7 @@ find_blocks(struct analysis *a)
 			if (k.first[at] != n || !block[scope_at(g, g->nodes[n].scope, d)])
 				continue;
 			ROOM(a->c->a, a->plan.blocks, a->plan.nblock, cap, 1);
-			a->plan.blocks[a->plan.nblock++] = (struct block){n, k.last[at]};
+			a->plan.blocks[a->plan.nblock++] = (struct block){n, k.last[at], a->r->v[RK_CHECKPOINT].i == CKPT_REENTRANT};
 			n = k.last[at];
 			break;
 		}
@@ -97,7 +97,6 @@ pass_checkpoint(struct analysis *a)
 	mark_embeddings(a);
 	if (!a->r->v[RK_CHECKPOINT].i)
 		return true;
-	a->plan.reentrant = a->r->v[RK_CHECKPOINT].i == CKPT_REENTRANT;
 	find_blocks(a);
 	if (!a->plan.nblock)
 		diag(a->c, DIAG_NO_MATCH, "checkpoint", SFMT(S("*")), "repeated block");

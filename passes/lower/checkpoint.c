@@ -348,10 +348,10 @@ checkpoint_backward(struct sim *s, uint32_t fn, const uint32_t *grads, uint32_t 
 }
 
 void
-checkpoint_block(struct sim *s, uint32_t first, uint32_t last)
+checkpoint_block(struct sim *s, const struct block *b)
 {
-	if (s->plan->reentrant)
-		block_reentrant(s, first, last);
+	if (b->reentrant)
+		block_reentrant(s, b->first, b->last);
 	else
-		block_non_reentrant(s, first, last);
+		block_non_reentrant(s, b->first, b->last);
 }

@@ -198,7 +198,7 @@ run_nodes(struct sim *s, uint32_t first, uint32_t last, bool blocks)
 		while (blocks && b < end && b->first < n)
 			b++;
 		if (blocks && b < end && b->first == n) {
-			checkpoint_block(s, b->first, b->last);
+			checkpoint_block(s, b);
 			n = b->last;
 			continue;
 		}

@@ -316,7 +316,7 @@ void checkpoint_store(struct sim *, uint32_t t);                  /* rerun: the 
 uint32_t checkpoint_unpack(struct sim *, struct checkpoint_frame *, uint32_t slot);      /* held by the caller */
 void checkpoint_hold(struct checkpoint_frame *);
 void checkpoint_drop(struct sim *, struct checkpoint_frame *);
-void checkpoint_block(struct sim *, uint32_t first, uint32_t last);
+void checkpoint_block(struct sim *, const struct block *);
 void checkpoint_backward(struct sim *, uint32_t fn, const uint32_t *grads, uint32_t *out);        /* out: held by the caller */
 void checkpoint_closure_drop(struct sim *, void *closure);
 
