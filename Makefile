@@ -21,7 +21,7 @@ FRONTEND = export export_arg export_node frontend json load recipe textir zip
 PASSES = analyze blocks calls pass raise/bind raise/noops \
 	adapt/attention adapt/cast_returns adapt/casts adapt/checkpoint adapt/functions adapt/lifetime adapt/lora adapt/loss adapt/masks adapt/modality adapt/modes adapt/packed adapt/precision adapt/trainable \
 	lower/build lower/build_dense lower/build_index lower/build_reduce lower/build_view lower/call lower/checkpoint lower/code \
-	lower/compose_attention lower/compose_basic lower/compose_einsum lower/compose_loss lower/compose_matmul lower/compose_norm \
+	lower/compose_attention lower/compose_basic lower/compose_einsum lower/compose_loss lower/compose_matmul lower/compose_norm lower/compose_rnn \
 	lower/engine lower/forward lower/optimizer lower/pool lower/step lower/tape lower/tensor lower/views \
 	measure/attribute measure/group measure/peak
 BACKENDS = events json shape text write

@@ -195,6 +195,18 @@ results_of(struct lifetimes *l, const struct statement *s, const uint32_t *last_
 	return n;
 }
 
+/* output, states = self.lstm(x): all results are bound, whether they are used or not. */
+static uint32_t
+results_of_last(struct lifetimes *l, const struct statement *s, uint32_t **out)
+{
+	uint32_t n = l->g->nodes[s->last].nout;
+
+	*out = NEW(l->a->c->a, uint32_t, n + 1);
+	for (uint32_t i = 0; i < n; i++)
+		(*out)[i] = node_outs(l->g, s->last)[i];
+	return n;
+}
+
 static void
 run_statement(struct lifetimes *l, struct frame_state *f, const struct statement *s, const uint32_t *last_use)
 {
@@ -206,6 +218,8 @@ run_statement(struct lifetimes *l, struct frame_state *f, const struct statement
 	while (str_cut(&count, ',', &name))
 		targets++;
 	n = results_of(l, s, last_use, &vals);
+	if (n < targets && l->g->nodes[s->last].nout >= targets)
+		n = results_of_last(l, s, &vals);
 	for (; str_cut(&rest, ',', &name); q++) {
 		uint32_t from = targets == 1 ? 0 : q < n ? q : n, to = q + 1 < targets ? (from < n ? from + 1 : n) : n;
 

@@ -71,6 +71,29 @@ build_mv(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 	return fresh_contiguous(c, 1, x[0].g->dim, dt ? dt : x[0].g->dtype);
 }
 
+/* ---- recurrent cells ------------------------------------------------------------------------------------------- */
+
+uint32_t
+build_rows_sum(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	(void)n;
+	if (!x->g->rank)
+		return mismatch(c);
+	return fresh_contiguous(c, x->g->rank - 1u, x->g->dim + 1, dt ? dt : x->g->dtype);
+}
+
+uint32_t
+build_gru_workspace(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	int64_t dim[MAX_RANK];
+
+	(void)n;
+	memcpy(dim, x->g->dim, sizeof dim);
+	if (!x->g->rank || !mul_i64(dim[x->g->rank - 1], 5, &dim[x->g->rank - 1]))
+		return mismatch(c);
+	return fresh_contiguous(c, x->g->rank, dim, dt ? dt : x->g->dtype);
+}
+
 /* ---- convolution --------------------------------------------------------------------------------------------- */
 
 /* An integer list with one entry for each of nd dims; one entry stands for all. */

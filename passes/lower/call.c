@@ -162,6 +162,8 @@ ref_operand(const struct call *c, struct ref r, const struct operand *tmp)
 		return tensor_operand(c, r.i < c->ngrads ? c->grads[r.i] : 0);
 	case REF_TMP:
 		return tmp[r.i];
+	case REF_MADE:
+		return tensor_operand(c, c->made[r.i]);
 	case REF_NUMBER:
 		return (struct operand){&numbers[1], 0, true};
 	default:

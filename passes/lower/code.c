@@ -191,7 +191,7 @@ parse_call(struct compiler *p, struct str name)
 static struct tree *
 parse_primary(struct compiler *p)
 {
-	bool shape = accept(p, "#");
+	bool shape = accept(p, "#"), made;
 	struct tree *t;
 	struct str w;
 
@@ -201,9 +201,15 @@ parse_primary(struct compiler *p)
 			fail(p, "missing )");
 		return t;
 	}
+	made = !shape && accept(p, "@");
 	w = word(p);
 	if (!w.n)
 		return leaf(p, fail(p, "name expected"));
+	if (made) {
+		struct ref r = name_ref(p, w, false);
+
+		return leaf(p, (struct ref){REF_MADE, r.i, false});
+	}
 	if (!shape && accept(p, "("))
 		return parse_call(p, w);
 	return leaf(p, name_ref(p, w, shape));

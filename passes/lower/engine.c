@@ -198,11 +198,12 @@ any_defined(const uint32_t *grads, unsigned n)
 void
 row_backward(struct sim *s, uint32_t fn, const uint32_t *grads, uint32_t *out)
 {
-	uint32_t mark = temps_mark(s);
+	uint32_t mark = temps_mark(s), made[MAX_ARGS] = {0};
 	struct call c;
 
 	restore_call(s, fn, &c);
 	c.grads = grads;
+	c.made = made;
 	c.ngrads = s->fns[fn].nout;
 	c.fn = &s->fns[fn];
 	if (!any_defined(grads, c.ngrads))
@@ -213,8 +214,9 @@ row_backward(struct sim *s, uint32_t fn, const uint32_t *grads, uint32_t *out)
 
 		for (c.elem = 0; c.elem < n; c.elem++) {
 			bool needed = s->fns[fn].edge[first + c.elem].fn != 0;
-			uint32_t t = needed || g->always ? formula_run(&c, &g->f) : 0;
+			uint32_t t = needed || (g->always && c.arg[g->arg].kind != ARG_NONE) ? formula_run(&c, &g->f) : 0;
 
+			made[g->arg] = t;
 			out[first + c.elem] = needed ? tensor_hold(s, t) : 0;
 		}
 	}

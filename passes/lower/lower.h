@@ -75,7 +75,7 @@ struct value {
 #define MAX_TMP 30
 #define MAX_SLOTS_OUT 64   /* results of one checkpointed block */
 
-enum ref_kind { REF_NONE, REF_ARG, REF_OUT, REF_GRAD, REF_TMP, REF_NUMBER };
+enum ref_kind { REF_NONE, REF_ARG, REF_OUT, REF_GRAD, REF_TMP, REF_NUMBER, REF_MADE };
 
 struct ref {
 	uint8_t kind, i;
@@ -232,6 +232,7 @@ struct call {
 	uint32_t out[MAX_OUTS];    /* forward: results; backward: those that were saved */
 	const uint32_t *grads;     /* backward: incoming, one a result, 0 = undefined */
 	uint16_t ngrads;
+	const uint32_t *made;      /* backward: what has been made for each argument so far */
 	uint32_t elem;             /* backward of a list argument: which element */
 	const struct grad_fn *fn;
 	const char *kernel;
