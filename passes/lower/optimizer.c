@@ -4,16 +4,22 @@
 #include <string.h>
 
 enum made { STEP, CONSTRUCTOR };
+enum { FOREACH = 1, FORLOOP = 2 };
 
 static const struct optim {
 	const char *name, *state;
 	enum made made;
 	const char *fused, *foreach, *forloop;
+	unsigned always;
 } table[] = {
-#define OPTIM(id, name, state, made, fused, foreach, forloop) {name, state, made, fused, foreach, forloop},
+#define OPTIM(id, name, state, made, fused, foreach, forloop, always) {name, state, made, fused, foreach, forloop, always},
 #include "optim.def"
 #undef OPTIM
 };
+
+#define SMALL 4096                 /* elements below which bitsandbytes keeps fp32 states */
+#define BLOCK 256                  /* elements that share one absmax */
+#define PAGED 100000               /* elements from which a paged state is in managed memory */
 
 static const struct optim *
 optim_of(const struct recipe *r)
@@ -34,40 +40,198 @@ optimizer_known(struct analysis *a)
 
 	if (!o)
 		return diag(a->c, DIAG_NOT_MODELLED, "optimizer", SFMT(name));
-	if (a->r->v[RK_OPTIMIZER_IMPL].i == IMPL_FUSED && !o->fused)
+	if (a->r->v[RK_OPTIMIZER_IMPL].i == IMPL_FUSED && !o->fused && !o->always)
 		return diag(a->c, DIAG_BAD_VALUE, "optimizer_impl", SFMT(S("fused")), "foreach, forloop for this optimizer");
+	if (str_eq(name, S("muon")))
+		assume(a, "muon trains parameters with two dims, AdamW all others");
+	else if (str_eq(name, S("lion")) || str_ends(name, S("8bit")))
+		assume(a, "the optimizer's memory is by formula, not from a run of its library");
 	return true;
 }
 
-/* A buffer like the parameter, held by the caller. */
+/* ---- buffers ------------------------------------------------------------------------------------------------ */
+
+/* SHAPE: what a buffer is, by the parameter's geometry. false: this parameter has none of it. */
+static bool
+like(const struct geom *p, struct geom *g)
+{
+	(void)g;
+	return p != NULL;
+}
+
+static bool
+rows(const struct geom *p, struct geom *g)
+{
+	if (p->rank < 2)
+		return false;
+	g->dim[p->rank - 1] = 1;
+	return true;
+}
+
+static bool
+columns(const struct geom *p, struct geom *g)
+{
+	if (p->rank < 2)
+		return false;
+	g->dim[p->rank - 2] = 1;
+	return true;
+}
+
+static bool
+deep(const struct geom *p, struct geom *g)
+{
+	(void)g;
+	return p->rank >= 2;
+}
+
+static bool
+flat(const struct geom *p, struct geom *g)
+{
+	return !deep(p, g);
+}
+
+static bool
+matrix(const struct geom *p, struct geom *g)
+{
+	(void)g;
+	return p->rank == 2;
+}
+
+static bool
+other(const struct geom *p, struct geom *g)
+{
+	return !matrix(p, g);
+}
+
+static bool
+bf16(const struct geom *p, struct geom *g)
+{
+	g->dtype = DT_BF16;
+	return p->rank == 2;
+}
+
+/* A copy that .bfloat16() makes only of what is something else. */
+static bool
+half(const struct geom *p, struct geom *g)
+{
+	return bf16(p, g) && p->dtype != DT_BF16;
+}
+
+static bool
+gram(const struct geom *p, struct geom *g)
+{
+	int64_t n = p->rank == 2 && p->dim[0] < p->dim[1] ? p->dim[0] : p->dim[p->rank == 2];
+
+	g->dim[0] = g->dim[1] = n;
+	return bf16(p, g);
+}
+
+static bool
+bytes(const struct geom *p, struct geom *g)
+{
+	g->dtype = DT_UINT8;
+	return p->numel >= SMALL;
+}
+
+static bool
+paged(const struct geom *p, struct geom *g)
+{
+	return bytes(p, g) && p->numel < PAGED;
+}
+
+static bool
+small(const struct geom *p, struct geom *g)
+{
+	g->dtype = DT_FP32;
+	return p->numel < SMALL;
+}
+
+static bool
+blocks(const struct geom *p, struct geom *g)
+{
+	g->rank = 1;
+	g->dim[0] = p->numel / BLOCK + (p->numel % BLOCK != 0);
+	g->dtype = DT_FP32;
+	return p->numel >= SMALL;
+}
+
+typedef bool shape(const struct geom *param, struct geom *out);
+
+static shape *
+shape_of(struct str name)
+{
+	static const struct {
+		const char *name;
+		shape *fn;
+	} shapes[] = {
+		{"rows", rows}, {"columns", columns}, {"deep", deep}, {"flat", flat}, {"matrix", matrix}, {"other", other}, {"bf16", bf16}, {"half", half},
+		{"gram", gram}, {"bytes", bytes}, {"paged", paged}, {"small", small}, {"blocks", blocks},
+	};
+
+	for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+		if (str_eq(name, str_of(shapes[i].name)))
+			return shapes[i].fn;
+	return like;
+}
+
+/* "name" or "name:shape"; held by the caller, 0 = this parameter has none. */
 static uint32_t
-like_param(struct step *x, uint32_t param, const char *op)
+buffer(struct step *x, uint32_t param, struct str piece, const char *op)
 {
 	struct sim *s = x->s;
-	struct call c = {.s = s, .op = OP_ZEROS_LIKE, .code = op_code(s, OP_ZEROS_LIKE), .kernel = op};
-	struct operand like = {geom_at(s, param), param, false};
-	uint32_t mark = temps_mark(s), t = tensor_hold(s, build_like(&c, &like, 1, DT_NONE));
+	const struct geom *p = geom_at(s, param);
+	struct geom g = *p;
+	struct str name;
+	uint32_t mark = temps_mark(s), t;
 
+	str_cut(&piece, ':', &name);
+	if (!shape_of(piece)(p, &g))
+		return 0;
+	if (!p->dense || g.rank != p->rank || memcmp(g.dim, p->dim, p->rank * sizeof *g.dim))
+		geom_contiguous(&g);
+	t = tensor_hold(s, tensor_new(s, geom_intern(s->geoms, g), op));
 	s->sched->storages[tensor_at(s, t)->storage].val = s->sched->storages[tensor_at(s, param)->storage].val;
 	temps_release(s, mark);
 	return t;
 }
 
+/* ---- state ------------------------------------------------------------------------------------------------------ */
+
 static void
 add_state(struct step *x, struct param *p, uint32_t t)
 {
+	if (!t)
+		return;
 	ROOM(x->s->c->a, p->state, p->nstate, p->state_cap, 1);
 	p->state[p->nstate++] = t;
 	x->s->sched->storages[tensor_at(x->s, t)->storage].factor = FAC_OPT;
 }
 
+/* The two tables that give 8-bit numbers their meaning, once for all parameters. */
+static void
+make_tables(struct step *x, struct param *p)
+{
+	const int64_t n = 256;
+
+	for (unsigned i = 0; i < 2 && !x->has_tables; i++) {
+		uint32_t mark = temps_mark(x->s), t = CALL(x->s, ZEROS, V_INTS(&n, 1), V_DTYPE(DT_FP32));
+
+		add_state(x, p, tensor_hold(x->s, t));
+		x->s->sched->storages[tensor_at(x->s, t)->storage].val = p->val;
+		temps_release(x->s, mark);
+	}
+	x->has_tables = true;
+}
+
 static void
 make_state(struct step *x, const struct optim *o, struct param *p)
 {
-	struct str rest = str_of(o->state), name;
+	struct str rest = str_of(o->state), piece;
 	bool fused = x->s->r->v[RK_OPTIMIZER_IMPL].i == IMPL_FUSED;
 
 	p->has_state = true;
+	if (str_ends(str_of(o->name), S("8bit")))
+		make_tables(x, p);
 	if (fused && o->fused && *o->fused) {
 		uint32_t mark = temps_mark(x->s), t = CALL(x->s, ZEROS, V_INTS(NULL, 0), V_DTYPE(DT_FP32));
 
@@ -75,8 +239,8 @@ make_state(struct step *x, const struct optim *o, struct param *p)
 		x->s->sched->storages[tensor_at(x->s, t)->storage].val = p->val;
 		temps_release(x->s, mark);
 	}
-	while (rest.n && str_cut(&rest, ' ', &name))
-		add_state(x, p, like_param(x, p->tensor, "zeros_like"));
+	while (rest.n && str_cut(&rest, ' ', &piece))
+		add_state(x, p, buffer(x, p->tensor, piece, "zeros_like"));
 }
 
 void
@@ -89,48 +253,112 @@ optimizer_construct(struct step *x)
 			make_state(x, o, &x->params[i]);
 }
 
-/* Lists over all parameters: all of one, then all of the next, alive together. */
+/* ---- the step ------------------------------------------------------------------------------------------------------- */
+
+static unsigned
+dtype_of(const struct step *x, uint32_t i)
+{
+	return tensor_at(x->s, x->params[i].tensor)->grad ? geom_at(x->s, x->params[i].tensor)->dtype : DT_NONE;
+}
+
+/* Lists over all parameters of a dtype: all of one, then all of the next, alive together. */
 static void
-run_foreach(struct step *x, const struct optim *o)
+run_foreach(struct step *x, const struct optim *o, unsigned dtype)
 {
 	struct sim *s = x->s;
 	uint32_t mark = temps_mark(s);
-	struct str rest = str_of(o->foreach), name;
+	struct str rest = str_of(o->foreach), piece;
 
-	while (rest.n && str_cut(&rest, ' ', &name)) {
-		const char *kernel = str_fmt(s->c->a, "_foreach_%.*s", SFMT(name)).p;
+	while (rest.n && str_cut(&rest, ' ', &piece)) {
+		int64_t colon = str_find(piece, ':');
+		const char *kernel = str_fmt(s->c->a, "_foreach_%.*s", SFMT(str_sub(piece, 0, colon < 0 ? piece.n : (uint32_t)colon))).p;
 
-		for (uint32_t i = 0; i < x->nparam; i++)
-			if (tensor_at(s, x->params[i].tensor)->grad)
-				temps_take(s, like_param(x, x->params[i].tensor, kernel));
+		for (uint32_t i = 0; i < x->nparam; i++) {
+			uint32_t t = dtype_of(x, i) == dtype ? buffer(x, x->params[i].tensor, piece, kernel) : 0;
+
+			if (t)
+				temps_take(s, t);
+		}
 	}
 	temps_release(s, mark);
 }
 
 static void
+run_groups(struct step *x, const struct optim *o)
+{
+	bool done[DT_COUNT] = {[DT_NONE] = true};
+
+	for (uint32_t i = 0; i < x->nparam; i++) {
+		unsigned dt = dtype_of(x, i);
+
+		if (!done[dt])
+			run_foreach(x, o, dt);
+		done[dt] = true;
+	}
+}
+
+#define MAX_LOCALS 12
+
+struct locals {
+	struct str name[MAX_LOCALS];
+	uint32_t t[MAX_LOCALS], n;
+	uint32_t before;           /* the last buffer of the parameter before */
+};
+
+static void
+let_go(struct sim *s, struct locals *l, struct str name)
+{
+	for (uint32_t i = 0; i < l->n; i++)
+		if (l->name[i].n && str_eq(l->name[i], name)) {
+			tensor_drop(s, l->t[i]);
+			l->t[i] = 0;
+		}
+}
+
+static void
+run_piece(struct step *x, struct locals *l, uint32_t param, struct str piece)
+{
+	struct str whole = piece, name;
+
+	if (str_eq(piece, S("="))) {
+		tensor_drop(x->s, l->before);
+		l->before = 0;
+		return;
+	}
+	if (piece.p[0] == '-') {
+		let_go(x->s, l, str_sub(piece, 1, piece.n));
+		return;
+	}
+	str_cut(&piece, ':', &name);
+	if (l->n < MAX_LOCALS) {
+		l->name[l->n] = name;
+		l->t[l->n++] = buffer(x, param, whole, str_copy(x->s->c->a, name).p);
+	}
+}
+
+static void
 run_forloop(struct step *x, const struct optim *o)
 {
-	struct sim *s = x->s;
-	uint32_t bound = 0;
+	struct locals l = {.n = 0};
 
 	for (uint32_t i = 0; *o->forloop && i < x->nparam; i++) {
-		struct str rest = str_of(o->forloop), name;
-		uint32_t made[4] = {0}, n = 0;
+		struct str rest = str_of(o->forloop), piece;
+		uint32_t last = 0;
 
-		if (!tensor_at(s, x->params[i].tensor)->grad)
+		if (!tensor_at(x->s, x->params[i].tensor)->grad)
 			continue;
-		while (str_cut(&rest, ' ', &name)) {
-			if (name.p[0] == '-') {
-				tensor_drop(s, made[0]);       /* only the first of a pair is ever let go */
-				made[0] = 0;
-			} else if (n < 4) {
-				made[n++] = like_param(x, x->params[i].tensor, str_copy(s->c->a, name).p);
-			}
+		while (rest.n && str_cut(&rest, ' ', &piece))
+			run_piece(x, &l, x->params[i].tensor, piece);
+		for (uint32_t k = 0; k < l.n; k++) {
+			if (!l.t[k])
+				continue;
+			tensor_drop(x->s, last);
+			last = l.t[k];
 		}
-		tensor_drop(s, bound);
-		bound = made[n - 1];
+		tensor_drop(x->s, l.before);
+		l = (struct locals){.before = last};
 	}
-	tensor_drop(s, bound);
+	tensor_drop(x->s, l.before);
 }
 
 void
@@ -143,9 +371,9 @@ optimizer_step(struct step *x)
 	for (uint32_t i = 0; i < x->nparam; i++)
 		if (!x->params[i].has_state && tensor_at(x->s, x->params[i].tensor)->grad)
 			make_state(x, o, &x->params[i]);
-	if (impl == IMPL_FOREACH)
-		run_foreach(x, o);
-	else if (impl == IMPL_FORLOOP)
+	if (o->always ? o->always & FOREACH : impl == IMPL_FOREACH)
+		run_groups(x, o);
+	if (o->always ? o->always & FORLOOP : impl == IMPL_FORLOOP)
 		run_forloop(x, o);
 }
 

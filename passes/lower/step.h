@@ -15,6 +15,7 @@ struct step {
 	struct sim *s;
 	struct param *params;   uint32_t nparam;
 	bool differentiates;       /* backward has run */
+	bool has_tables;           /* the 8-bit optimizers' two tables are there */
 	uint32_t *kept;         uint32_t nkept, kept_cap;        /* loss and outputs that the caller still has, held */
 };
 
