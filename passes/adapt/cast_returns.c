@@ -171,6 +171,15 @@ turn_one(struct returns *r, uint32_t n)
 	return true;
 }
 
+/* A conversion back to what turns out to be wide as well was to the dtype of something else. */
+static bool
+restores_wide(const struct returns *r, uint32_t n)
+{
+	const struct arg *d = r->g->nodes[n].op == OP_TO ? node_arg(r->g, n, "dtype") : NULL;
+
+	return d && d->kind == ARG_DTYPE_OF && r->dtype[d->u.val] == DT_FP32 && !(r->g->nodes[n].flags & NF_ADDED);
+}
+
 /* Back from a wide operand to who made it wide. */
 static bool
 blame(struct returns *r, uint32_t n)
@@ -185,6 +194,8 @@ blame(struct returns *r, uint32_t n)
 				wide = r->g->vals[it.val].node;
 		if (!wide)
 			return false;
+		if (restores_wide(r, wide))
+			return turn_one(r, wide);
 		if (r->k->up[wide] && says_nothing(r, r->k->up[wide]))
 			return turn_back(r, r->k->up[wide]);
 		if (r->k->up[wide] && !casts_within_call(r->k, n, wide))

@@ -74,24 +74,79 @@ casts_back(struct casts *k, uint32_t n, uint32_t up)
 		*dtype = arg_dtype(k->a->plan.param_dtype);
 }
 
-enum said { SAID_NOTHING, SAID_UP, SAID_BACK };
-
 static bool
-line_has(struct str line, const char *what)
+is_conversion(const struct graph *g, uint32_t n)
 {
-	return line.n && memmem(line.p, line.n, what, strlen(what)) != NULL;
+	const struct node *x = &g->nodes[n];
+	const struct arg *dtype = x->op == OP_TO || x->op == OP_TO_COPY ? node_arg(g, n, "dtype") : NULL;
+
+	return dtype && dtype->kind == ARG_DTYPE && node_args(g, n)->kind == ARG_VAL;
 }
 
-/* x.float(), x.to(torch.float32); x.to(y.dtype), x.to(input_dtype), x.type_as(y) */
+/* softmax(scores, dtype=float32) and the like */
+static bool
+computes_in_fp32(const struct graph *g, uint32_t n)
+{
+	const struct arg *x = node_args(g, n), *dtype = node_arg(g, n, "dtype");
+
+	return dtype && dtype->kind == ARG_DTYPE && dtype->dtype == DT_FP32 && x->kind == ARG_VAL && dtype_is_float(g->vals[x->u.val].dtype);
+}
+
+/* ---- what the source line says ------------------------------------------------------------------------------- */
+
+enum said { SAID_NOTHING, SAID_UP, SAID_BACK };
+
+static const struct {
+	const char *text;
+	enum said said;
+} spellings[] = {
+	{"float32", SAID_UP}, {".float()", SAID_UP}, {".dtype", SAID_BACK}, {"_dtype)", SAID_BACK}, {"_dtype,", SAID_BACK}, {"type_as(", SAID_BACK},
+};
+
+/* The i-th conversion that a line spells out; *total = how many there are. */
+static enum said
+spelled(struct str line, unsigned i, unsigned *total)
+{
+	enum said found = SAID_NOTHING;
+
+	*total = 0;
+	for (; line.n; line = str_sub(line, 1, line.n))
+		for (size_t k = 0; k < sizeof spellings / sizeof spellings[0]; k++)
+			if (str_starts(line, str_of(spellings[k].text)) && (*total)++ == i)
+				found = spellings[k].said;
+	return found;
+}
+
+static bool
+same_line(const struct graph *g, uint32_t a, uint32_t b)
+{
+	const struct node *x = &g->nodes[a], *y = &g->nodes[b];
+
+	if (!x->nframe || x->nframe != y->nframe || x->scope != y->scope)
+		return false;
+	return g->frames[x->frame + x->nframe - 1].line == g->frames[y->frame + y->nframe - 1].line &&
+	    g->frames[x->frame + x->nframe - 1].text == g->frames[y->frame + y->nframe - 1].text;
+}
+
+/* x.float(), x.to(torch.float32); x.to(y.dtype), x.to(input_dtype), x.type_as(y). A line with several is told apart by their order. */
 static enum said
 source_says(const struct graph *g, uint32_t n)
 {
 	const struct node *x = &g->nodes[n];
 	struct str line = x->nframe ? graph_str(g, g->frames[x->frame + x->nframe - 1].text) : S("");
-	bool wide = line_has(line, "float32") || line_has(line, ".float()"), like = line_has(line, ".dtype") || line_has(line, "_dtype") || line_has(line, "type_as(");
+	unsigned before = 0, behind = 0, total;
+	enum said first = spelled(line, 0, &total), last = spelled(line, total - 1, &total);
 
-	return wide == like ? SAID_NOTHING : wide ? SAID_UP : SAID_BACK;
+	if (total < 2 || first == last)
+		return first;
+	for (uint32_t m = n; m-- > 1 && same_line(g, m, n);)
+		before += is_conversion(g, m) || computes_in_fp32(g, m);
+	for (uint32_t m = n + 1; m < g->nnode && same_line(g, m, n); m++)
+		behind += is_conversion(g, m) || computes_in_fp32(g, m);
+	return before + behind + 1 == total ? spelled(line, before, &total) : SAID_NOTHING;
 }
+
+/* ---- conversions ------------------------------------------------------------------------------------------------- */
 
 static void
 convert(struct casts *k, uint32_t n, uint32_t src)
@@ -121,24 +176,6 @@ convert(struct casts *k, uint32_t n, uint32_t src)
 		k->up[n] = n;
 	if (up && same)
 		k->renamed[y] = x;
-}
-
-static bool
-is_conversion(const struct graph *g, uint32_t n)
-{
-	const struct node *x = &g->nodes[n];
-	const struct arg *dtype = x->op == OP_TO || x->op == OP_TO_COPY ? node_arg(g, n, "dtype") : NULL;
-
-	return dtype && dtype->kind == ARG_DTYPE && node_args(g, n)->kind == ARG_VAL;
-}
-
-/* softmax(scores, dtype=float32) and the like */
-static bool
-computes_in_fp32(const struct graph *g, uint32_t n)
-{
-	const struct arg *x = node_args(g, n), *dtype = node_arg(g, n, "dtype");
-
-	return dtype && dtype->kind == ARG_DTYPE && dtype->dtype == DT_FP32 && x->kind == ARG_VAL && dtype_is_float(g->vals[x->u.val].dtype);
 }
 
 /* where(condition, zeros(dtype), ..): libraries give the numbers of a mask the dtype of what it is added to. */
