@@ -162,6 +162,15 @@ only_moves(unsigned op)
 	    op == OP_SELECT || op == OP_EXPAND || op == OP_CONTIGUOUS || op == OP_CONSTANT_PAD || op == OP_PAD || op == OP_T;
 }
 
+/* Regions and positions that become part of a mask or bias are converted to the dtype of what that is for. */
+static bool
+from_integers(const struct graph *g, uint32_t n)
+{
+	const struct arg *x = node_args(g, n);
+
+	return x->kind == ARG_VAL && !dtype_is_float(g->vals[x->u.val].dtype);
+}
+
 /* A conversion right in front of the operator was to the dtype of the other operand. */
 static bool
 turn_one(struct returns *r, uint32_t n)
@@ -200,7 +209,7 @@ blame(struct returns *r, uint32_t n)
 			return turn_back(r, r->k->up[wide]);
 		if (r->k->up[wide] && !casts_within_call(r->k, n, wide))
 			return turn_class(r, class_of(r->g, wide));
-		if (direct && r->g->nodes[wide].op == OP_TO && r->k->up[wide] == wide && !r->k->written[wide])
+		if ((direct || from_integers(r->g, wide)) && r->g->nodes[wide].op == OP_TO && r->k->up[wide] == wide && !r->k->written[wide])
 			return turn_one(r, wide);
 		direct &= only_moves(r->g->nodes[wide].op);
 		n = wide;

@@ -5,7 +5,7 @@
  *   to fp32, in a 16-bit file                                                                  "up": written in the model, stays
  *   to the file's own dtype                                                                    "back": what was cast up before, else the parameters' dtype
  *   softmax and reductions with dtype=fp32                                                     "up" as well
- *   zeros, ones, full in fp32 that a mask's choice is made of                                  the parameters' dtype
+ *   zeros, ones, random numbers in the file's dtype                                            the parameters' dtype
  *   to fp32, in an fp32 file, on a source line that says float32 and no .dtype, or the reverse "up", or "back"
  *   to fp32, in an fp32 file, otherwise: "back" if its operand comes, inside the same module call, from an earlier "up"
  *       of that call, or is a floating-point input; otherwise "up"
@@ -178,18 +178,17 @@ convert(struct casts *k, uint32_t n, uint32_t src)
 		k->renamed[y] = x;
 }
 
-/* where(condition, zeros(dtype), ..): libraries give the numbers of a mask the dtype of what it is added to. */
+/* zeros, ones, random numbers with a dtype: that of what they are for, unless the source says fp32. Positions stay as they are. */
 static void
-convert_choice(struct casts *k, uint32_t n)
+convert_new(struct casts *k, uint32_t n)
 {
-	for (struct operands it = operands_of(k->g, n); operand_next(&it);) {
-		uint32_t p = k->g->vals[it.val].kind == VAL_NODE ? k->g->vals[it.val].node : 0;
-		unsigned op = p ? k->g->nodes[p].op : OP_NONE;
-		struct arg *dtype = p ? node_arg(k->g, p, "dtype") : NULL;
+	unsigned op = k->g->nodes[n].op;
+	struct arg *dtype = node_arg(k->g, n, "dtype");
 
-		if ((op == OP_ZEROS || op == OP_ONES || op == OP_FULL || op == OP_SCALAR_TENSOR) && dtype->kind == ARG_DTYPE && dtype->dtype == k->g->file_dtype)
-			*dtype = arg_dtype(k->a->plan.param_dtype);
-	}
+	if (op != OP_ZEROS && op != OP_ONES && op != OP_FULL && op != OP_EMPTY && op != OP_SCALAR_TENSOR && op != OP_RAND)
+		return;
+	if (dtype->kind == ARG_DTYPE && dtype->dtype == k->g->file_dtype && source_says(k->g, n) != SAID_UP)
+		*dtype = arg_dtype(k->a->plan.param_dtype);
 }
 
 static void
@@ -224,8 +223,7 @@ pass_casts(struct analysis *a)
 			convert(&k, n, src);
 		else
 			k.up[n] = computes_in_fp32(g, n) ? n : src;
-		if (g->nodes[n].op == OP_WHERE || g->nodes[n].op == OP_MASKED_FILL)
-			convert_choice(&k, n);
+		convert_new(&k, n);
 	}
 	restore_names(&k);
 	casts_write_returns(&k);

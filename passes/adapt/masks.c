@@ -5,6 +5,7 @@
  *   scaled_dot_product_attention(q, k, v, mask)   the mask goes; is_causal is set if positions were compared with each other
  *   repeat_kv before such an attention            undone: without a mask the library passes the few heads
  *   add(scores, mask) in written-out attention     the identity, if the mask is all true; a causal one is really added
+ *   where(mask, position bias, -inf)               the bias, if the mask is all true; a causal one has no batch
  *
  * Then whatever only these uses needed is dropped; results that nobody used in the first place were computed in training, too.
  */
@@ -49,6 +50,19 @@ orders_positions(const struct graph *g, uint32_t n)
 	return (op == OP_LT || op == OP_LE || op == OP_GT || op == OP_GE) && node_args(g, n)[0].kind == ARG_VAL && node_args(g, n)[1].kind == ARG_VAL;
 }
 
+/* Every position is at least 0. */
+static bool
+compares_with_constant(const struct graph *g, uint32_t n)
+{
+	const struct arg *x = node_args(g, n);
+	unsigned op = g->nodes[n].op;
+	double c = x[1].kind == ARG_INT ? (double)x[1].u.i.n : x[1].kind == ARG_FLOAT ? x[1].u.f : 0;
+
+	if (op < OP_EQ || op > OP_GE || x[0].kind != ARG_VAL || x[1].kind == ARG_VAL)
+		return false;
+	return !(op == OP_GE && c <= 0) && !(op == OP_GT && c < 0);
+}
+
 static void
 look_at(struct masks *m, uint32_t n, struct finding *f)
 {
@@ -58,6 +72,7 @@ look_at(struct masks *m, uint32_t n, struct finding *f)
 
 	f->orders |= orders_positions(g, n);
 	f->compares |= orders_positions(g, n) || (op >= OP_EQ && op <= OP_GE);
+	f->bounds |= compares_with_constant(g, n);
 	f->matches |= (op == OP_EQ || op == OP_NE) && x[0].kind == ARG_VAL && x[1].kind == ARG_VAL;
 	f->counts |= op == OP_CUMSUM;
 	f->chooses |= op == OP_WHERE || op == OP_MASKED_FILL;
@@ -106,6 +121,7 @@ masks_slice_back(struct masks *m, uint32_t v)
 			}
 		}
 	}
+	f.foreign |= (f.matches && !f.counts) || (f.bounds && !f.from_input && !f.counts);
 	return f;
 }
 
@@ -116,7 +132,7 @@ classify(struct masks *m, uint32_t v, int64_t keys)
 	if (!m->kind[v]) {
 		struct finding f = masks_slice_back(m, v);
 
-		if (f.foreign || (f.matches && !f.counts) || !(f.compares || m->g->vals[v].dtype == DT_BOOL) || (f.window && f.window <= keys))
+		if (f.foreign || !(f.compares || m->g->vals[v].dtype == DT_BOOL) || (f.window && f.window <= keys))
 			m->kind[v] = NOT_A_MASK + 1;
 		else
 			m->kind[v] = (f.orders ? CAUSAL : ALL_TRUE) + 1;
@@ -190,12 +206,43 @@ simplify_sum(struct masks *m, uint32_t n)
 	if (x[0].kind != ARG_VAL || x[1].kind != ARG_VAL || (g->nodes[n].flags & NF_INPLACE))
 		return;
 	s = x[1].u.val;
-	if (is_whole_number(g, s) || g->vals[s].kind != VAL_NODE || is_whole_number(g, x[0].u.val))
+	if ((is_whole_number(g, s) && g->vals[s].dtype != DT_BOOL) || g->vals[s].kind != VAL_NODE || is_whole_number(g, x[0].u.val))
 		return;
 	f = masks_slice_back(m, s);
-	if (f.foreign || f.orders || f.from_input || !f.compares || !f.chooses || (f.matches && !f.counts))
+	if (f.foreign || f.orders || f.from_input || !f.compares || !(f.chooses || g->vals[s].dtype == DT_BOOL))
 		return;
 	g->nodes[n].op = OP_IDENTITY;
+	g->nodes[n].narg = 1;
+	m->dropped = true;
+}
+
+static uint32_t
+unexpanded(const struct graph *g, uint32_t v)
+{
+	while (g->vals[v].kind == VAL_NODE && g->nodes[g->vals[v].node].op == OP_EXPAND)
+		v = node_args(g, g->vals[v].node)->u.val;
+	return v;
+}
+
+/* where(mask, bias, -inf): the bias itself if the mask is all true; a causal one is the same for every sequence of the batch. */
+static void
+simplify_choice(struct masks *m, uint32_t n)
+{
+	struct graph *g = m->g;
+	struct arg *x = node_args(g, n);
+	struct finding f;
+
+	if (x[0].kind != ARG_VAL || x[1].kind != ARG_VAL || x[2].kind == ARG_VAL || g->vals[x[0].u.val].kind != VAL_NODE || is_whole_number(g, x[1].u.val))
+		return;
+	f = masks_slice_back(m, x[0].u.val);
+	if (f.foreign || f.from_input || !f.compares || !masks_slice_back(m, x[1].u.val).foreign)
+		return;                /* the numbers of a mask, not a bias */
+	if (f.orders) {
+		x[0].u.val = unexpanded(g, x[0].u.val);
+		return;
+	}
+	g->nodes[n].op = OP_IDENTITY;
+	x[0] = x[1];
 	g->nodes[n].narg = 1;
 	m->dropped = true;
 }
@@ -249,6 +296,8 @@ pass_masks(struct analysis *a)
 			simplify_attention(&m, n);
 		else if (g->nodes[n].op == OP_ADD)
 			simplify_sum(&m, n);
+		else if (g->nodes[n].op == OP_WHERE)
+			simplify_choice(&m, n);
 	}
 	masks_unpack(&m);
 	if (m.dropped)

@@ -16,6 +16,7 @@ struct masks {
 struct finding {
 	bool orders;               /* positions are compared with positions */
 	bool matches, counts;      /* numbers are compared for equality; running sums are among them: packed sequences told apart */
+	bool bounds;               /* numbers are compared with a constant that may tell some apart: region masks do */
 	bool compares, chooses;    /* a comparison; a choice between two numbers by it */
 	bool foreign;              /* something that no mask is made of */
 	bool from_input;

@@ -435,6 +435,23 @@ build_as_strided(struct call *c, const struct operand *x, unsigned n, unsigned d
 	return view_of(c, x, out);
 }
 
+/* as_strided_backward: the gradient is scattered into what stands for the storage. */
+uint32_t
+build_strided_zeros(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	int64_t last = 1;
+	uint32_t t;
+
+	(void)n;
+	(void)dt;
+	for (unsigned i = 0; i < x->g->rank; i++)
+		last += (x->g->dim[i] - 1) * x->g->stride[i];
+	if (x->g->numel == 0)
+		last = 0;
+	t = fresh_contiguous(c, 1, &last, c->ngrads && c->grads[0] ? geom_at(c->s, c->grads[0])->dtype : x->g->dtype);
+	return tensor_alias(c->s, t, x->g, TF_VIEW);
+}
+
 /* ---- several views: the operator's results ---------------------------------------------------------------- */
 
 static void

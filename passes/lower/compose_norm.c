@@ -126,22 +126,52 @@ compose_MAX_POOL(struct call *c)
 }
 
 /* Output size 1 in every dim: a mean. */
+static bool
+all_ones(const int64_t *size, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		if (size[i] != 1)
+			return false;
+	return n > 0;
+}
+
+/* To one element it is a mean, restrided where the input is channels-last. */
+static uint32_t
+mean_of_all(struct sim *s, uint32_t x, unsigned n)
+{
+	static const int64_t last[] = {-1, -2, -3};
+	uint32_t t = CALL(s, MEAN, V_TENSOR(x), V_INTS(last, n), V_BOOL(true));
+	int64_t stride[MAX_RANK];
+	struct geom g;
+
+	if (geom_at(s, x)->rank != n + 2 || !geom_channels_last(geom_at(s, x)))
+		return t;
+	g = *geom_at(s, t);
+	for (unsigned i = 0; i < g.rank; i++)
+		stride[i] = i == 1 ? 1 : g.dim[1];
+	return CALL(s, AS_STRIDED, V_TENSOR(t), V_INTS(g.dim, g.rank), V_INTS(stride, g.rank));
+}
+
+/* The one-dimensional operator is the two-dimensional one on a dim of size 1. */
 uint32_t
 compose_ADAPTIVE_AVG_POOL(struct call *c)
 {
 	struct sim *s = c->s;
-	uint32_t x = call_tensor(c, "self");
-	int64_t size[MAX_RANK], dims[MAX_RANK];
+	uint32_t x = call_tensor(c, "self"), mark = temps_mark(s);
+	int64_t size[MAX_RANK] = {1, 1};
 	unsigned n = call_ints(c, "output_size", size, MAX_RANK);
-	bool ones = n > 0;
+	bool line = n == 1;
 
-	if (!x || n > geom_at(s, x)->rank)
+	if (!x || !n || n > 3 || n >= geom_at(s, x)->rank)
 		return 0;
-	for (unsigned i = 0; i < n; i++) {
-		ones = ones && size[i] == 1;
-		dims[i] = (int64_t)i - (int64_t)n;
+	if (line) {
+		x = CALL(s, UNSQUEEZE, V_TENSOR(x), V_INT(-2));
+		size[1] = size[0];
+		size[0] = 1;
+		n = 2;
 	}
-	if (ones)
-		return CALL(s, MEAN, V_TENSOR(x), V_INTS(dims, n), V_BOOL(true));
-	return CALL(s, ADAPTIVE_AVG_KERNEL, V_TENSOR(x), *call_arg(c, "output_size"));
+	x = all_ones(size, n) ? mean_of_all(s, x, n) : CALL(s, ADAPTIVE_AVG_KERNEL, V_TENSOR(x), V_INTS(size, n));
+	if (line)
+		x = CALL(s, SQUEEZE, V_TENSOR(x), V_INT(-2));
+	return temps_keep(s, mark, x);
 }
