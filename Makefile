@@ -23,7 +23,7 @@ PASSES = analyze blocks calls pass raise/bind raise/noops \
 	lower/build lower/build_dense lower/build_index lower/build_reduce lower/build_view lower/call lower/checkpoint lower/code \
 	lower/compose_attention lower/compose_basic lower/compose_einsum lower/compose_loss lower/compose_matmul lower/compose_norm lower/compose_rnn \
 	lower/engine lower/forward lower/optimizer lower/pool lower/step lower/tape lower/tensor lower/views \
-	measure/attribute measure/group measure/peak
+	measure/allocator measure/allocator_expand measure/allocator_tree measure/attribute measure/group measure/peak measure/replay
 BACKENDS = events json shape text write
 
 LIB = $(IR:%=ir/%) $(FRONTEND:%=frontend/%) $(PASSES:%=passes/%) $(BACKENDS:%=backends/%)
@@ -69,7 +69,7 @@ check: deps
 
 # ---- tests -----------------------------------------------------------------------------------------------------------
 
-TESTS = damage door expr geom hand ops recipe text truth
+TESTS = allocator damage door expr geom hand ops recipe text truth
 TEST_BIN = $(TESTS:%=$(B)/tests/test_%)
 
 $(B)/tests/test_%: $(B)/tests/test_%.o $(B)/tests/support.o $(B)/libmemcrest.a

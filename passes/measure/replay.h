@@ -1,0 +1,39 @@
+/* The schedule through the caching allocator: peaks of every phase, and the blocks at one instant. */
+#ifndef MC_REPLAY_H
+#define MC_REPLAY_H
+
+#include "allocator.h"
+
+struct replay_conf {
+	struct alloc_config alloc;
+	uint64_t workspace;        /* cuBLAS: one for each thread that multiplies matrices, kept; 0 = none */
+	uint64_t lt_workspace;     /* cuBLASLt: around each product with a bias; 0 = none */
+	bool scratch;              /* what kernels may take while they run is taken */
+};
+
+struct replay_peak {
+	uint64_t allocated, reserved;
+	uint64_t allocated_end, reserved_end;
+	bool ran;
+};
+
+enum replay_thread { THREAD_FORWARD, THREAD_BACKWARD, THREAD_COUNT };
+
+struct replay {
+	struct replay_conf conf;
+	struct allocator *a;
+	struct replay_peak at[3][PH_COUNT];    /* by step and phase */
+	unsigned step, phase;
+	bool multiplied[THREAD_COUNT];
+	uint32_t workspace[THREAD_COUNT];      /* blocks */
+	uint64_t short_of;         /* the first request that failed, its bytes; 0 = none */
+	uint64_t short_reserved;   /* what was reserved then */
+};
+
+void replay_start(struct replay *, struct arena *, const struct replay_conf *);
+void replay_span(struct replay *, unsigned step, unsigned phase);
+uint32_t replay_alloc(struct replay *, const char *op, uint64_t bytes, uint64_t scratch);       /* a block, 0 = no bytes */
+void replay_free(struct replay *, uint32_t block);
+bool is_matrix_product(const char *op);
+
+#endif
