@@ -16,15 +16,15 @@ CFLAGS = $(OPT_$(VARIANT))
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden $(WARN) $(CFLAGS)
 LDLIBS = -lzip -ljansson
 
-IR = api arena diag dtype expr geom graph op print recipe schedule size str verify
+IR = api arena device diag dtype expr geom graph op print recipe schedule size str verify
 FRONTEND = export export_arg export_node frontend json load recipe textir zip
 PASSES = analyze blocks calls pass raise/bind raise/noops \
-	adapt/attention adapt/cast_returns adapt/casts adapt/checkpoint adapt/functions adapt/lifetime adapt/lora adapt/loss adapt/masks adapt/modality adapt/modes adapt/packed adapt/precision adapt/trainable \
+	adapt/attention adapt/cast_returns adapt/casts adapt/checkpoint adapt/device adapt/functions adapt/lifetime adapt/lora adapt/loss adapt/masks adapt/modality adapt/modes adapt/packed adapt/precision adapt/trainable \
 	lower/build lower/build_dense lower/build_index lower/build_reduce lower/build_view lower/call lower/checkpoint lower/code \
 	lower/compose_attention lower/compose_basic lower/compose_einsum lower/compose_loss lower/compose_matmul lower/compose_norm lower/compose_rnn \
-	lower/engine lower/forward lower/optimizer lower/pool lower/step lower/tape lower/tensor lower/views \
-	measure/allocator measure/allocator_expand measure/allocator_tree measure/attribute measure/group measure/peak measure/replay
-BACKENDS = events json shape text write
+	lower/engine lower/forward lower/optimizer lower/pool lower/scratch lower/step lower/tape lower/tensor lower/views \
+	measure/allocator measure/allocator_config measure/allocator_expand measure/allocator_tree measure/attribute measure/blockmap measure/group measure/peak measure/replay measure/verdict
+BACKENDS = events json json_part shape text write
 
 LIB = $(IR:%=ir/%) $(FRONTEND:%=frontend/%) $(PASSES:%=passes/%) $(BACKENDS:%=backends/%)
 OBJ = $(LIB:%=$(B)/%.o)
@@ -69,7 +69,7 @@ check: deps
 
 # ---- tests -----------------------------------------------------------------------------------------------------------
 
-TESTS = allocator damage door expr geom hand ops recipe text truth
+TESTS = allocator damage door expr geom hand memory ops recipe text truth
 TEST_BIN = $(TESTS:%=$(B)/tests/test_%)
 
 $(B)/tests/test_%: $(B)/tests/test_%.o $(B)/tests/support.o $(B)/libmemcrest.a

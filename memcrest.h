@@ -42,6 +42,14 @@ typedef enum {
 	MC_LIMIT = 5               /* a limit of mc_options was reached */
 } mc_status;
 
+/* Does it fit? Asked for by the recipe's budget or device. */
+typedef enum {
+	MC_NOT_ASKED,
+	MC_FITS,
+	MC_MAY_FIT,                /* it depends on what is only known as a range: the context, kernels' scratch space */
+	MC_DOES_NOT_FIT
+} mc_fit;
+
 /* Limits; zero fields mean the default. Set size with mc_options_init(). */
 typedef struct {
 	size_t size;
@@ -90,13 +98,14 @@ MC_API size_t mc_report_diagnostics(const mc_report *, mc_diagnostic *out, size_
 
 /* The largest bytes that tensors hold at once, over both steps. */
 MC_API uint64_t mc_report_peak(const mc_report *);
+MC_API mc_fit mc_report_fit(const mc_report *);
 
 /* Writes a report in a format of mc_list("formats"), or "events". Unknown format: MC_BAD_INPUT, nothing written. */
 MC_API mc_status mc_write(const mc_report *, const char *format, mc_write_fn *, void *user);
 
 MC_API int mc_has_format(const char *format);
 
-/* The program's own tables as text, one row a line: "ops", "passes", "formats", "keys". */
+/* The program's own tables as text, one row a line: "ops", "passes", "formats", "keys", "devices". */
 MC_API mc_status mc_list(const char *what, mc_write_fn *, void *user);
 
 #ifdef __cplusplus

@@ -104,6 +104,17 @@ list_diagnostics(struct buf *b)
 }
 
 static void
+list_devices(struct buf *b)
+{
+	const struct device *d;
+
+	buf_str(b, S("name           SM      memory   context            source\n"));
+	for (int64_t i = 1; (d = device_at(i)) != NULL; i++)
+		buf_fmt(b, "%-12s %2u.%u %7llu MiB   %4llu to %4llu MiB   %s\n", d->name, d->sm / 10u, d->sm % 10u, (unsigned long long)(d->total >> 20),
+		    (unsigned long long)(d->context_low >> 20), (unsigned long long)(d->context_high >> 20), d->source);
+}
+
+static void
 list_keys(struct buf *b)
 {
 	for (unsigned k = 1; k < RK_COUNT; k++) {
@@ -119,7 +130,8 @@ mc_list(const char *what, mc_write_fn *fn, void *user)
 	static const struct {
 		const char *name;
 		void (*list)(struct buf *);
-	} lists[] = {{"ops", list_ops}, {"passes", list_passes}, {"formats", list_formats}, {"keys", list_keys}, {"diagnostics", list_diagnostics}};
+	} lists[] = {{"ops", list_ops}, {"passes", list_passes}, {"formats", list_formats}, {"keys", list_keys}, {"devices", list_devices},
+	    {"diagnostics", list_diagnostics}};
 	struct out o = {.fn = fn, .user = user};
 
 	o.b.write = forward;

@@ -156,6 +156,20 @@ mc_report_peak(const mc_report *r)
 	return r->r.steps[r->r.peak_step].tensors;
 }
 
+mc_fit
+mc_report_fit(const mc_report *r)
+{
+	return verdict_fit(&r->r.verdict);
+}
+
+mc_fit
+verdict_fit(const struct verdict *v)
+{
+	if (!v->asked)
+		return MC_NOT_ASKED;
+	return !v->sure ? MC_MAY_FIT : v->fits ? MC_FITS : MC_DOES_NOT_FIT;
+}
+
 int
 mc_recipe_has_key(const char *key)
 {

@@ -27,6 +27,7 @@ struct mc_report {
 /* api.c */
 bool ctx_open(struct ctx *, const mc_options *);                 /* false: no memory */
 void ctx_close(struct ctx *);
+mc_fit verdict_fit(const struct verdict *);
 mc_status ctx_status(struct ctx *, bool ok);                      /* after work: what a public function returns */
 
 /*

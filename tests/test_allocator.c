@@ -348,6 +348,12 @@ streams(void **state)
 	test_ctx_free(p.c);
 }
 
+static uint32_t
+ask(struct replay *r, const char *op, uint64_t bytes)
+{
+	return replay_alloc(r, &(struct storage){.op = op, .requested = bytes});
+}
+
 /* ---- a log by hand ----------------------------------------------------------------------------------------------- */
 
 /*
@@ -368,16 +374,16 @@ workspaces(void **state)
 	alloc_config_default(&conf.alloc);
 	replay_start(&r, c->a, &conf);
 	replay_span(&r, 0, PH_START);
-	replay_alloc(&r, "param", 6 * M, 0);
+	ask(&r, "param", 6 * M);
 	replay_span(&r, 1, PH_FORWARD);
-	y = replay_alloc(&r, "addmm", 4 * M, 0);
-	replay_alloc(&r, "sum", 512, 0);
+	y = ask(&r, "addmm", 4 * M);
+	ask(&r, "sum", 512);
 	replay_span(&r, 1, PH_BACKWARD);
-	g = replay_alloc(&r, "mm", 3 * M, 0);
+	g = ask(&r, "mm", 3 * M);
 	replay_free(&r, y);
-	replay_alloc(&r, "mm", 3 * M, 0);
+	ask(&r, "mm", 3 * M);
 	replay_span(&r, 2, PH_FORWARD);
-	replay_alloc(&r, "addmm", 4 * M, 0);
+	ask(&r, "addmm", 4 * M);
 	replay_free(&r, g);
 	assert_int_equal(r.at[1][PH_FORWARD].allocated, 10 * M + w + 512);
 	assert_int_equal(r.at[1][PH_FORWARD].reserved, 22 * M);
@@ -439,7 +445,7 @@ log_line(struct log *l, const char *line)
 	kernel_name(op, kernel, sizeof kernel);
 	replay_span(&l->r, step, phase_of(phase));
 	if (action[0] == 'a') {
-		l->block[key] = replay_alloc(&l->r, kernel, bytes, 0);
+		l->block[key] = ask(&l->r, kernel, bytes);
 	} else {
 		replay_free(&l->r, l->block[key]);
 		l->block[key] = 0;

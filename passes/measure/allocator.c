@@ -91,7 +91,7 @@ block_new(struct allocator *a, uint32_t like, uint64_t offset, uint64_t size, un
 	}
 	a->blocks[b] = (struct alloc_block){
 		.size = size, .offset = offset, .segment = a->blocks[like].segment, .state = (uint8_t)state, .stream = a->blocks[like].stream,
-		.small = a->blocks[like].small,
+		.small = a->blocks[like].small, .priority = tree_priority(b),
 	};
 	return b;
 }
@@ -346,25 +346,30 @@ find(struct allocator *a, struct alloc_pool *p, uint64_t size)
 	return b;
 }
 
-/* A block from the driver, after giving back what is cached if need be. What cannot be had is counted, and given all the same. */
+/* A block from the driver, after giving back what is cached if need be; 0: it has no more. */
 static uint32_t
 obtain(struct allocator *a, uint64_t size, bool small, unsigned stream)
 {
-	struct alloc_pool *p = &a->pools[stream][small];
-	struct alloc_config kept = a->conf;
 	uint32_t b;
 
 	if (collects_garbage(a))
 		collect_garbage(a);
 	b = grow(a, size, small, stream);
-	if (!b && release_oversize(a, p, size))
+	if (!b && release_oversize(a, &a->pools[stream][small], size))
 		b = grow(a, size, small, stream);
 	if (b)
 		return b;
 	flush(a);
-	b = grow(a, size, small, stream);
-	if (b)
-		return b;
+	return grow(a, size, small, stream);
+}
+
+/* What cannot be had is counted and given all the same, so that the replay goes on. */
+static uint32_t
+grow_without_limit(struct allocator *a, uint64_t size, bool small, unsigned stream)
+{
+	struct alloc_config kept = a->conf;
+	uint32_t b;
+
 	a->failures++;
 	a->conf.limit = a->conf.allowed = 0;
 	b = grow(a, size, small, stream);
@@ -382,8 +387,8 @@ should_split(const struct allocator *a, const struct alloc_block *b, uint64_t si
 	return size < a->conf.max_split && rest > SMALL_SIZE;
 }
 
-uint32_t
-allocator_malloc(struct allocator *a, uint64_t bytes, unsigned stream)
+static uint32_t
+request(struct allocator *a, uint64_t bytes, unsigned stream, bool must)
 {
 	uint64_t size;
 	uint32_t b;
@@ -396,6 +401,10 @@ allocator_malloc(struct allocator *a, uint64_t bytes, unsigned stream)
 	b = find(a, &a->pools[stream][small], size);
 	if (!b)
 		b = obtain(a, size, small, stream);
+	if (!b && must)
+		b = grow_without_limit(a, size, small, stream);
+	if (!b)
+		return 0;
 	if (should_split(a, &a->blocks[b], size)) {
 		uint32_t rest = block_new(a, b, a->blocks[b].offset + size, a->blocks[b].size - size, BLOCK_FREE);
 
@@ -406,6 +415,29 @@ allocator_malloc(struct allocator *a, uint64_t bytes, unsigned stream)
 	a->blocks[b].state = BLOCK_USED;
 	a->allocated += a->blocks[b].size;
 	return b;
+}
+
+uint32_t
+allocator_malloc(struct allocator *a, uint64_t bytes, unsigned stream)
+{
+	return request(a, bytes, stream, true);
+}
+
+uint32_t
+allocator_try(struct allocator *a, uint64_t bytes, unsigned stream)
+{
+	return request(a, bytes, stream, false);
+}
+
+uint64_t
+allocator_would_reserve(const struct allocator *a, uint64_t bytes, unsigned stream)
+{
+	uint64_t size = alloc_round(&a->conf, bytes), more;
+
+	if (tree_fit(a, &a->pools[stream][size <= SMALL_SIZE].free, size))
+		return a->reserved;
+	more = a->reserved + segment_size(&a->conf, size);
+	return a->conf.limit && more > a->conf.limit ? a->conf.limit : more;
 }
 
 void

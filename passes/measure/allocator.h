@@ -50,6 +50,7 @@ struct alloc_block {
 	uint32_t segment;          /* its number; later ones are taken to have higher addresses */
 	uint32_t prev, next;       /* neighbours in the segment, 0 = none */
 	uint32_t left, right;      /* in a tree; GONE: left = the next entry that can be used again */
+	uint32_t priority;         /* tree_priority() of the entry's number */
 	uint32_t since;            /* pool's count of searches when it became free */
 	uint8_t state, stream;
 	bool small;
@@ -78,10 +79,13 @@ struct allocator {
 void alloc_config_default(struct alloc_config *);
 struct allocator *allocator_new(struct arena *, const struct alloc_config *);
 uint32_t allocator_malloc(struct allocator *, uint64_t bytes, unsigned stream);    /* a block; 0 = nothing was asked for */
+uint32_t allocator_try(struct allocator *, uint64_t bytes, unsigned stream);       /* likewise; 0 also if it cannot be had, which is no failure */
 void allocator_free(struct allocator *, uint32_t block);                           /* 0 is allowed */
+uint64_t allocator_would_reserve(const struct allocator *, uint64_t bytes, unsigned stream);      /* after such a request, which is not made */
 uint64_t alloc_round(const struct alloc_config *, uint64_t bytes);
 
 /* allocator_tree.c */
+uint32_t tree_priority(uint32_t block);
 void tree_insert(struct allocator *, struct alloc_tree *, uint32_t block);
 void tree_remove(struct allocator *, struct alloc_tree *, uint32_t block);
 uint32_t tree_fit(const struct allocator *, const struct alloc_tree *, uint64_t size);     /* the first of at least this size, 0 = none */

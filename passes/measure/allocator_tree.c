@@ -4,8 +4,8 @@
  */
 #include "allocator.h"
 
-static uint32_t
-priority(uint32_t block)
+uint32_t
+tree_priority(uint32_t block)
 {
 	uint32_t x = block * 0x9e3779b1u;
 
@@ -14,10 +14,8 @@ priority(uint32_t block)
 }
 
 static bool
-before(const struct allocator *a, const struct alloc_tree *t, uint32_t i, uint32_t k)
+before(const struct alloc_tree *t, const struct alloc_block *x, const struct alloc_block *y)
 {
-	const struct alloc_block *x = &a->blocks[i], *y = &a->blocks[k];
-
 	if (!t->by_address && x->size != y->size)
 		return x->size < y->size;
 	return x->segment != y->segment ? x->segment < y->segment : x->offset < y->offset;
@@ -27,22 +25,21 @@ before(const struct allocator *a, const struct alloc_tree *t, uint32_t i, uint32
 void
 tree_insert(struct allocator *a, struct alloc_tree *t, uint32_t block)
 {
-	uint32_t *link = &t->root, p = priority(block), *low, *high, rest;
+	struct alloc_block *const all = a->blocks, *x = &all[block];
+	uint32_t *link = &t->root, *low = &x->left, *high = &x->right, rest;
 
-	while (*link && priority(*link) >= p)
-		link = before(a, t, block, *link) ? &a->blocks[*link].left : &a->blocks[*link].right;
+	while (*link && all[*link].priority >= x->priority)
+		link = before(t, x, &all[*link]) ? &all[*link].left : &all[*link].right;
 	rest = *link;
 	*link = block;
-	low = &a->blocks[block].left;
-	high = &a->blocks[block].right;
 	while (rest)
-		if (before(a, t, rest, block)) {
+		if (before(t, &all[rest], x)) {
 			*low = rest;
-			low = &a->blocks[rest].right;
+			low = &all[rest].right;
 			rest = *low;
 		} else {
 			*high = rest;
-			high = &a->blocks[rest].left;
+			high = &all[rest].left;
 			rest = *high;
 		}
 	*low = *high = 0;
@@ -52,18 +49,19 @@ tree_insert(struct allocator *a, struct alloc_tree *t, uint32_t block)
 void
 tree_remove(struct allocator *a, struct alloc_tree *t, uint32_t block)
 {
-	uint32_t *link = &t->root, low = a->blocks[block].left, high = a->blocks[block].right;
+	struct alloc_block *const all = a->blocks, *x = &all[block];
+	uint32_t *link = &t->root, low = x->left, high = x->right;
 
 	while (*link != block)
-		link = before(a, t, block, *link) ? &a->blocks[*link].left : &a->blocks[*link].right;
+		link = before(t, x, &all[*link]) ? &all[*link].left : &all[*link].right;
 	while (low && high)
-		if (priority(low) >= priority(high)) {
+		if (all[low].priority >= all[high].priority) {
 			*link = low;
-			link = &a->blocks[low].right;
+			link = &all[low].right;
 			low = *link;
 		} else {
 			*link = high;
-			link = &a->blocks[high].left;
+			link = &all[high].left;
 			high = *link;
 		}
 	*link = low ? low : high;
@@ -110,7 +108,7 @@ tree_next(const struct allocator *a, const struct alloc_tree *t, uint32_t block)
 	uint32_t best = 0;
 
 	for (uint32_t b = t->root; b;)
-		if (before(a, t, block, b)) {
+		if (before(t, &a->blocks[block], &a->blocks[b])) {
 			best = b;
 			b = a->blocks[b].left;
 		} else {

@@ -7,6 +7,9 @@
  */
 #include "replay.h"
 
+#include "../passes.h"
+
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- events ------------------------------------------------------------------------------------------------- */
@@ -62,10 +65,8 @@ take(struct replay *r, uint64_t bytes)
 {
 	uint32_t failures = r->a->failures, b = allocator_malloc(r->a, bytes, 0);
 
-	if (r->a->failures > failures && !r->short_of) {
+	if (r->a->failures > failures && !r->short_of)
 		r->short_of = bytes;
-		r->short_reserved = r->a->reserved;
-	}
 	note(r);
 	return b;
 }
@@ -90,15 +91,33 @@ multiply(struct replay *r, const char *op)
 		take_for_a_moment(r, r->conf.lt_workspace);
 }
 
-uint32_t
-replay_alloc(struct replay *r, const char *op, uint64_t bytes, uint64_t scratch)
+static void
+scratch(struct replay *r, const struct storage *s)
 {
-	uint32_t b = take(r, bytes);
+	uint64_t n;
+
+	if (r->conf.scratch && s->scratch_optional) {
+		uint32_t b = allocator_try(r->a, s->scratch, 0);
+
+		note(r);
+		allocator_free(r->a, b);
+	} else if (r->conf.scratch) {
+		take_for_a_moment(r, s->scratch);
+	} else {
+		n = allocator_would_reserve(r->a, s->scratch, 0);
+		r->with_scratch = n > r->with_scratch ? n : r->with_scratch;
+	}
+}
+
+uint32_t
+replay_alloc(struct replay *r, const struct storage *s)
+{
+	uint32_t b = take(r, s->requested);
 
 	if (r->conf.workspace && r->step && (r->phase == PH_FORWARD || r->phase == PH_BACKWARD))
-		multiply(r, op);
-	if (r->conf.scratch && scratch)
-		take_for_a_moment(r, scratch);
+		multiply(r, s->op);
+	if (s->scratch)
+		scratch(r, s);
 	return b;
 }
 
@@ -107,4 +126,96 @@ replay_free(struct replay *r, uint32_t block)
 {
 	allocator_free(r->a, block);
 	note(r);
+}
+
+/* ---- the schedule --------------------------------------------------------------------------------------------- */
+
+static void
+run_event(struct replay *r, const struct schedule *s, uint32_t event, uint32_t *block)
+{
+	uint32_t i = EVENT_STORAGE(s->events[event]);
+	const struct storage *st = &s->storages[i];
+	bool short_before = r->short_of != 0;
+
+	if (EVENT_IS_FREE(s->events[event])) {
+		replay_free(r, block[i]);
+		block[i] = 0;
+		return;
+	}
+	block[i] = replay_alloc(r, st);
+	if (r->short_of && !short_before)
+		r->short_event = event;
+}
+
+/* seen is called with the blocks of all storages when the event has happened; NULL = never. */
+void
+replay_schedule(struct replay *r, const struct schedule *s, uint32_t event, void (*seen)(void *user, const struct replay *, const uint32_t *block),
+    void *user)
+{
+	uint32_t *block = NEW(r->a->a, uint32_t, s->nstorage);
+
+	for (uint32_t i = 0; i < s->nspan; i++) {
+		uint32_t end = i + 1 < s->nspan ? s->spans[i + 1].first : s->nevent;
+
+		replay_span(r, s->spans[i].step, s->spans[i].phase);
+		for (uint32_t e = s->spans[i].first; e < end; e++) {
+			run_event(r, s, e, block);
+			if (seen && e == event)
+				seen(user, r, block);
+		}
+	}
+}
+
+bool
+replay_configure(struct analysis *a, struct replay_conf *c)
+{
+	*c = (struct replay_conf){.workspace = a->machine.workspace, .lt_workspace = a->machine.lt_workspace};
+	return alloc_config_of(a, &c->alloc);
+}
+
+/* ---- the pass ---------------------------------------------------------------------------------------------------- */
+
+static void
+fill_steps(struct report *r, const struct replay *x)
+{
+	for (unsigned step = 1; step <= 2; step++)
+		for (unsigned p = 0; p < PH_COUNT; p++) {
+			struct step_row *st = &r->steps[step];
+			const struct replay_peak *at = &x->at[step][p];
+
+			st->phases[p].allocated = at->allocated;
+			st->phases[p].reserved = at->reserved;
+			if (at->allocated > st->allocated)
+				st->allocated = at->allocated;
+			if (at->reserved > st->reserved)
+				st->reserved = at->reserved;
+		}
+}
+
+static uint64_t
+larger(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+bool
+pass_replay(struct analysis *a)
+{
+	struct memory_row *m = &a->report->memory;
+	struct replay_conf conf;
+	struct replay x;
+
+	if (!replay_configure(a, &conf))
+		return false;
+	conf.alloc.limit = m->limit = a->machine.limit_low;
+	replay_start(&x, a->c->a, &conf);
+	replay_schedule(&x, a->sched, a->report->steps[a->report->peak_step].event, record_blocks, a);
+	fill_steps(a->report, &x);
+	m->allocated = larger(a->report->steps[1].allocated, a->report->steps[2].allocated);
+	m->reserved = larger(a->report->steps[1].reserved, a->report->steps[2].reserved);
+	m->scratch = x.with_scratch > m->reserved ? x.with_scratch - m->reserved : 0;
+	m->flushes = x.a->flushes;
+	m->short_of = x.short_of;
+	m->short_event = x.short_event;
+	return true;
 }

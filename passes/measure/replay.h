@@ -24,16 +24,26 @@ struct replay {
 	struct allocator *a;
 	struct replay_peak at[3][PH_COUNT];    /* by step and phase */
 	unsigned step, phase;
+	uint64_t with_scratch;     /* the most that a kernel's scratch space, taken alone, would make reserved; unless conf.scratch */
 	bool multiplied[THREAD_COUNT];
 	uint32_t workspace[THREAD_COUNT];      /* blocks */
-	uint64_t short_of;         /* the first request that failed, its bytes; 0 = none */
-	uint64_t short_reserved;   /* what was reserved then */
+	uint64_t short_of;         /* bytes of the first request that could not be met, 0 = none */
+	uint32_t short_event;      /* of the schedule */
 };
 
 void replay_start(struct replay *, struct arena *, const struct replay_conf *);
 void replay_span(struct replay *, unsigned step, unsigned phase);
-uint32_t replay_alloc(struct replay *, const char *op, uint64_t bytes, uint64_t scratch);       /* a block, 0 = no bytes */
+uint32_t replay_alloc(struct replay *, const struct storage *);   /* a block, 0 = no bytes */
 void replay_free(struct replay *, uint32_t block);
 bool is_matrix_product(const char *op);
+
+struct analysis;
+bool alloc_config_of(struct analysis *, struct alloc_config *);   /* allocator_config.c; false: a value is not allowed, reported */
+bool replay_configure(struct analysis *, struct replay_conf *);   /* without a limit and without scratch; false: likewise */
+void replay_schedule(struct replay *, const struct schedule *, uint32_t event, void (*seen)(void *user, const struct replay *, const uint32_t *block),
+    void *user);
+
+/* blockmap.c: segments and blocks at an instant, for the report; user is the analysis */
+void record_blocks(void *user, const struct replay *, const uint32_t *block);
 
 #endif
