@@ -66,6 +66,34 @@ mc_has_format(const char *format)
 	return backend_by_name(str_of(format)) != NULL;
 }
 
+static const struct table_backend *
+table_backend_by_name(const char *name)
+{
+	for (const struct table_backend *b = table_backends; b->name; b++)
+		if (strcmp(b->name, name) == 0)
+			return b;
+	return NULL;
+}
+
+mc_status
+mc_sweep_write(const mc_sweep *s, const char *format, mc_write_fn *fn, void *user)
+{
+	const struct table_backend *b = table_backend_by_name(format);
+	struct out o = {.fn = fn, .user = user};
+
+	if (!b || !s || !s->s.rows)
+		return MC_BAD_INPUT;
+	o.b.write = forward;
+	o.b.user = &o;
+	return finish(&o, b->write(&s->s, &o.b));
+}
+
+int
+mc_sweep_has_format(const char *format)
+{
+	return table_backend_by_name(format) != NULL;
+}
+
 /* ---- tables -------------------------------------------------------------------------------------------------- */
 
 static void
@@ -92,6 +120,8 @@ list_formats(struct buf *b)
 		buf_fmt(b, "in   %-15s %s\n", frontend_at(i)->name, frontend_at(i)->help);
 	for (unsigned i = 0; backend_at(i); i++)
 		buf_fmt(b, "out  %-15s %s\n", backend_at(i)->name, backend_at(i)->help);
+	for (const struct table_backend *t = table_backends; t->name; t++)
+		buf_fmt(b, "out  %-15s %s\n", t->name, t->help);
 }
 
 static void

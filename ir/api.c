@@ -170,6 +170,21 @@ verdict_fit(const struct verdict *v)
 	return !v->sure ? MC_MAY_FIT : v->fits ? MC_FITS : MC_DOES_NOT_FIT;
 }
 
+size_t
+mc_sweep_diagnostics(const mc_sweep *s, mc_diagnostic *out, size_t cap)
+{
+	return s ? diagnostics(&s->c, out, cap) : 0;
+}
+
+void
+mc_sweep_free(mc_sweep *s)
+{
+	if (!s)
+		return;
+	ctx_close(&s->c);
+	free(s);
+}
+
 int
 mc_recipe_has_key(const char *key)
 {

@@ -24,6 +24,13 @@ struct mc_report {
 	bool incomplete;
 };
 
+struct mc_sweep {
+	struct ctx c;
+	struct sweep_table s;
+	const mc_model *m;
+	struct recipe dflt;
+};
+
 /* api.c */
 bool ctx_open(struct ctx *, const mc_options *);                 /* false: no memory */
 void ctx_close(struct ctx *);

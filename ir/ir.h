@@ -405,6 +405,7 @@ uint64_t round512(uint64_t);
 
 struct limits limits_default(void);
 bool diag(struct ctx *, enum diag_code, ...);                     /* formats, stores; returns false, so that errors read `return diag(...)` */
+void diag_pass_on(struct ctx *, const struct diag *);            /* what another context was told, once */
 const char *diag_format(unsigned code);
 unsigned diag_severity(unsigned code);
 const char *diag_name(unsigned code);                             /* "E012" */

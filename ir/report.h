@@ -128,6 +128,35 @@ struct report {
 	bool lower_bound;
 };
 
+/* ---- sweeps ---- */
+
+struct sweep_axis {
+	struct str name;
+	unsigned key;              /* RK_NONE: a dim */
+	struct str *text;    uint32_t n;
+	int64_t *number;           /* of the values, NULL = not numbers */
+	bool fitted;               /* searched: the largest that fits */
+};
+
+struct sweep_row {
+	bool ok, lower_bound;
+	uint64_t tensors, allocated, reserved, process_low, process_high;
+	struct factors at;         /* at the peak */
+	uint8_t step, phase;
+	struct verdict verdict;
+	int64_t found;             /* value of the fitted axis, 0 = none fits */
+	char error[240];
+};
+
+struct sweep_table {
+	struct sweep_axis *axes;  uint32_t naxis, axis_cap;
+	struct sweep_row *rows;   uint32_t nrow;          /* the first axis changes slowest; a fitted axis has no rows of its own */
+	struct str file;
+	const struct recipe *base;
+	bool fits;                 /* an axis is fitted */
+};
+uint32_t sweep_value(const struct sweep_table *, uint32_t row, uint32_t axis);  /* which of the axis' values the row has */
+
 uint64_t factors_total(const struct factors *);
 uint64_t factors_act(const struct factors *);
 unsigned factor_in_step(const struct report *, const struct schedule *, uint32_t storage, unsigned step);
