@@ -70,7 +70,7 @@ check: deps
 
 # ---- tests -----------------------------------------------------------------------------------------------------------
 
-TESTS = allocator damage door expr geom hand memory ops recipe sweep text truth
+TESTS = allocator damage door expr field geom hand identities memory ops recipe sweep text truth
 TEST_BIN = $(TESTS:%=$(B)/tests/test_%)
 
 $(B)/tests/test_%: $(B)/tests/test_%.o $(B)/tests/support.o $(B)/libmemcrest.a
