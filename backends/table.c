@@ -206,11 +206,14 @@ json_row(const struct sweep_table *s, uint32_t i)
 static bool
 write_json(const struct sweep_table *s, struct buf *b)
 {
-	json_t *o = json_object(), *axes = json_array(), *rows = json_array();
+	json_t *o = json_object(), *tool = json_object(), *axes = json_array(), *rows = json_array();
 	bool ok;
 
 	put(o, "schema", json_string("memcrest/sweep"));
 	put(o, "schema_version", json_integer(1));
+	put(tool, "name", json_string("memcrest"));
+	put(tool, "version", json_string(MC_VERSION));
+	put(o, "tool", tool);
 	put(o, "file", json_text(s->file));
 	put(o, "recipe", json_recipe(s->base));
 	for (uint32_t a = 0; a < s->naxis; a++) {

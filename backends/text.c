@@ -87,6 +87,23 @@ memory(const struct report *r, struct buf *b)
 	buf_fmt(b, " %s, and up to %s of kernels' scratch space\n", human_bytes(m->context_high, h), human_bytes(m->scratch, k));
 }
 
+/* The replay goes on as if the driver had had it, so that the numbers above are what would be needed. */
+static void
+shortage(const struct report *r, struct buf *b)
+{
+	const struct memory_row *m = &r->memory;
+	const struct schedule *s = r->sched;
+	uint32_t i = 0;
+	char h[32];
+
+	if (!m->short_of)
+		return;
+	while (i + 1 < s->nspan && s->spans[i + 1].first <= m->short_event)
+		i++;
+	buf_fmt(b, "short      out of memory in step %u, %s: %s asks for %s\n", s->spans[i].step, phase_name(s->spans[i].phase),
+	    s->storages[EVENT_STORAGE(s->events[m->short_event])].op, human_bytes(m->short_of, h));
+}
+
 static void
 verdict(const struct report *r, struct buf *b)
 {
@@ -282,6 +299,7 @@ write(const struct report *r, struct buf *b)
 	verdict(r, b);
 	answer(r, b);
 	memory(r, b);
+	shortage(r, b);
 	factors(r, b);
 	activations(r, b);
 	modalities(r, b);

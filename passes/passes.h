@@ -43,6 +43,7 @@ struct analysis {
 	struct str *unbound;       uint32_t nunbound, unbound_cap;       /* symbols that nobody bound */
 	uint32_t sized, unsized, first_unsized;    /* values that the lowering could and could not size */
 	bool lower_bound;
+	bool scratch_missed;       /* kernels' scratch space was not always cached when the schedule was replayed */
 	bool brief;                /* a row of a sweep: nobody reads who holds the bytes */
 	struct report *report;
 };

@@ -106,6 +106,7 @@ scratch(struct replay *r, const struct storage *s)
 	} else {
 		n = allocator_would_reserve(r->a, s->scratch, 0);
 		r->with_scratch = n > r->with_scratch ? n : r->with_scratch;
+		r->scratch_missed |= n > r->a->reserved;
 	}
 }
 
@@ -214,6 +215,7 @@ pass_replay(struct analysis *a)
 	m->allocated = larger(a->report->steps[1].allocated, a->report->steps[2].allocated);
 	m->reserved = larger(a->report->steps[1].reserved, a->report->steps[2].reserved);
 	m->scratch = x.with_scratch > m->reserved ? x.with_scratch - m->reserved : 0;
+	a->scratch_missed = x.scratch_missed;
 	m->flushes = x.a->flushes;
 	m->short_of = x.short_of;
 	m->short_event = x.short_event;

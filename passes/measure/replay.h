@@ -25,6 +25,7 @@ struct replay {
 	struct replay_peak at[3][PH_COUNT];    /* by step and phase */
 	unsigned step, phase;
 	uint64_t with_scratch;     /* the most that a kernel's scratch space, taken alone, would make reserved; unless conf.scratch */
+	bool scratch_missed;       /* some of it was not cached: taking all of it may have other consequences */
 	bool multiplied[THREAD_COUNT];
 	uint32_t workspace[THREAD_COUNT];      /* blocks */
 	uint64_t short_of;         /* bytes of the first request that could not be met, 0 = none */

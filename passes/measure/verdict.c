@@ -53,43 +53,64 @@ static void
 tell(struct analysis *a, bool high_fits)
 {
 	const struct memory_row *m = &a->report->memory;
-	const struct storage *s = &a->sched->storages[EVENT_STORAGE(a->sched->events[m->short_event])];
 
 	if (m->short_of)
-		assume(a, "out of memory: %s asks for %llu bytes when cudaMalloc can give no more; what follows is as if it could", s->op,
-		    (unsigned long long)m->short_of);
+		assume(a, "when cudaMalloc can give no more, the replay goes on as if it could: allocated and reserved are what would be needed");
 	else if (m->flushes)
 		assume(a, "it only fits because cached segments are given back %u times in two steps, each time stopping the device", (unsigned)m->flushes);
 	if (!m->short_of && !high_fits)
 		assume(a, "kernels' scratch space%s may not fit", a->machine.context_counts ? " or the context" : "");
 }
 
+/*
+ * Scratch space from a cached block leaves everything as it was when it is given back; only if some of it was not cached, or the context leaves
+ * less, does the allocator go another way.
+ */
+static bool
+is_as_replayed(const struct analysis *a, const struct replay_conf *c)
+{
+	return !a->scratch_missed && a->machine.limit_low == a->machine.limit_high && c->alloc.max_split == UINT64_MAX && !c->alloc.allowed;
+}
+
+/* Reserved with all scratch space and the largest context; false: it does not fit. */
+static bool
+replay_high(struct analysis *a, struct replay_conf *conf, uint64_t *reserved)
+{
+	struct replay x;
+
+	if (is_as_replayed(a, conf))
+		return !a->report->memory.short_of;
+	conf->alloc.limit = a->machine.limit_high;
+	conf->scratch = true;
+	replay_start(&x, a->c->a, conf);
+	replay_schedule(&x, a->sched, 0, NULL, NULL);
+	if (reserved_peak(&x) > *reserved)
+		*reserved = reserved_peak(&x);
+	return !x.short_of;
+}
+
 bool
 pass_verdict(struct analysis *a)
 {
 	struct memory_row *m = &a->report->memory;
+	uint64_t reserved = m->reserved + m->scratch;
 	struct replay_conf conf;
-	struct replay x;
-	uint64_t reserved;
+	bool fits;
 
 	if (!replay_configure(a, &conf))
 		return false;
-	conf.alloc.limit = a->machine.limit_high;
-	conf.scratch = true;
-	replay_start(&x, a->c->a, &conf);
-	replay_schedule(&x, a->sched, 0, NULL, NULL);
-	reserved = reserved_peak(&x);
-	if (reserved < m->reserved + m->scratch)
-		reserved = m->reserved + m->scratch;
-	m->scratch = reserved - m->reserved;
+	fits = replay_high(a, &conf, &reserved);
+	if (fits && a->machine.limit_high && reserved > a->machine.limit_high)
+		reserved = a->machine.limit_high;
+	m->scratch = reserved > m->reserved ? reserved - m->reserved : 0;
 	m->context_low = a->machine.context_low;
 	m->context_high = a->machine.context_high;
 	m->process_low = m->reserved + m->context_low;
 	m->process_high = reserved + m->context_high;
-	if (m->process_high < m->process_low)      /* the same limit binds both */
+	if (m->process_high < m->process_low)      /* a larger context leaves less to reserve */
 		m->process_high = m->process_low;
 	if (a->machine.budget)
-		judge(&a->machine, m, !x.short_of, &a->report->verdict);
-	tell(a, !x.short_of);
+		judge(&a->machine, m, fits, &a->report->verdict);
+	tell(a, fits);
 	return true;
 }
