@@ -1,7 +1,7 @@
 /*
  * What published measurements have in common (the identities I1 to I20 of the collection of field points), as far as they concern one device:
- * bytes a parameter by kind of training, and what does and does not change the peak. Those of several ranks, of 8-bit and factored
- * optimizers and of modules_to_save belong to the parts that model them.
+ * bytes a parameter by kind of training, and what does and does not change the peak. Those of several ranks and of modules_to_save
+ * belong to the parts that model them.
  */
 #include "test.h"
 
@@ -89,6 +89,38 @@ foreach_peak(void **unused)
 	(void)unused;
 	within("foreach", (double)foreach.peak / (double)foreach.trainable, 20, 0.01);
 	within("for-loop", (double)loop.steps[2].phases[PH_OPTIMIZER].tensors / (double)loop.trainable, 16, 0.02);
+}
+
+#define STATES(dtype, optimizer) "{\"dims\": {\"batch\": 2, \"seq\": 64}, \"precision\": \"" dtype "\", \"optimizer\": \"" optimizer "\"}"
+
+/* I6: two states of a byte and a block's two absmax for 256 parameters, in place of 2 x 4 or, in a bf16 model, 2 x 2 bytes. */
+static void
+states_in_8_bits(void **unused)
+{
+	static const struct {
+		const char *plain, *short_states;
+		double saved;
+	} rows[] = {
+		{STATES("fp32", "adamw"), STATES("fp32", "adamw-8bit"), 8 - 2 - 8 / 256.},
+		{STATES("bf16", "adamw"), STATES("bf16", "adamw-8bit"), 4 - 2 - 8 / 256.},
+	};
+
+	(void)unused;
+	for (unsigned i = 0; i < 2; i++) {
+		struct numbers a = of(LLAVA_7B, rows[i].plain), b = of(LLAVA_7B, rows[i].short_states);
+
+		within("bytes saved", (double)(a.steady.of[FAC_OPT] - b.steady.of[FAC_OPT]) / (double)a.trainable, rows[i].saved, 0.01);
+	}
+}
+
+/* I7: a row and a column for each matrix in place of Adam's 8 bytes a parameter. */
+static void
+factored_states(void **unused)
+{
+	struct numbers a = of(LLAVA_7B, STATES("fp32", "adamw")), b = of(LLAVA_7B, STATES("fp32", "adafactor"));
+
+	(void)unused;
+	within("bytes saved", (double)(a.steady.of[FAC_OPT] - b.steady.of[FAC_OPT]) / (double)a.trainable, 8, 0.01);
 }
 
 /* I11: a causal language model's loss head holds the logits in fp32 and their gradient: twice 4 bytes a token and word. */
@@ -195,7 +227,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(adapter_bytes), cmocka_unit_test(adapter_states_in_bf16), cmocka_unit_test(pure_bf16), cmocka_unit_test(foreach_peak),
-		cmocka_unit_test(logits), cmocka_unit_test(tokens_count), cmocka_unit_test(checkpointing_hides_attention), cmocka_unit_test(accumulation_is_free),
+		cmocka_unit_test(states_in_8_bits), cmocka_unit_test(factored_states), cmocka_unit_test(logits), cmocka_unit_test(tokens_count), cmocka_unit_test(checkpointing_hides_attention), cmocka_unit_test(accumulation_is_free),
 		cmocka_unit_test(states_come_late), cmocka_unit_test(rank_hardly_matters), cmocka_unit_test(targets_matter),
 	};
 
