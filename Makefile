@@ -1,6 +1,6 @@
 # memcrest. "make demo" and "make check" do everything, from missing packages on; README.md lists the other targets.
 #
-# Objects go to build/VARIANT/: release (default), debug (verifier, assertions), asan (debug with ASan and UBSan).
+# Objects go to build/VARIANT/: release (default), debug (verifier, assertions), asan (debug with ASan and UBSan), tsan.
 
 CC = gcc
 PREFIX = /usr/local
@@ -11,20 +11,21 @@ B = build/$(VARIANT)
 WARN = -Wall -Wextra -Wshadow -Wconversion -Wmissing-prototypes -Wvla
 OPT_release = -O2 -DNDEBUG
 OPT_debug = -O0 -g
+OPT_tsan = -O1 -g -fsanitize=thread
 OPT_asan = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -DMC_ARENA_MALLOC
 CFLAGS = $(OPT_$(VARIANT))
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden $(WARN) $(CFLAGS)
-LDLIBS = -lzip -ljansson
+LDLIBS = -lzip -ljansson -pthread
 
-IR = api arena diag dtype expr geom graph op print recipe schedule size str verify
+IR = api arena device diag dtype expr geom graph op print recipe schedule size str verify
 FRONTEND = export export_arg export_node frontend json load recipe textir zip
-PASSES = analyze blocks calls pass raise/bind raise/noops \
-	adapt/attention adapt/cast_returns adapt/casts adapt/checkpoint adapt/functions adapt/lifetime adapt/lora adapt/loss adapt/masks adapt/modality adapt/modes adapt/packed adapt/precision adapt/trainable \
+PASSES = analyze blocks calls pass sweep sweep_fit sweep_values raise/bind raise/noops \
+	adapt/attention adapt/cast_returns adapt/casts adapt/checkpoint adapt/device adapt/functions adapt/lifetime adapt/lora adapt/loss adapt/masks adapt/modality adapt/modes adapt/packed adapt/precision adapt/trainable \
 	lower/build lower/build_dense lower/build_index lower/build_reduce lower/build_view lower/call lower/checkpoint lower/code \
 	lower/compose_attention lower/compose_basic lower/compose_einsum lower/compose_loss lower/compose_matmul lower/compose_norm lower/compose_rnn \
-	lower/engine lower/forward lower/optimizer lower/pool lower/step lower/tape lower/tensor lower/views \
-	measure/attribute measure/group measure/peak
-BACKENDS = events json shape text write
+	lower/engine lower/forward lower/optimizer lower/pool lower/scratch lower/step lower/tape lower/tensor lower/views \
+	measure/allocator measure/allocator_config measure/allocator_expand measure/allocator_tree measure/attribute measure/blockmap measure/group measure/peak measure/replay measure/verdict
+BACKENDS = events json json_part shape table text write
 
 LIB = $(IR:%=ir/%) $(FRONTEND:%=frontend/%) $(PASSES:%=passes/%) $(BACKENDS:%=backends/%)
 OBJ = $(LIB:%=$(B)/%.o)
@@ -69,7 +70,7 @@ check: deps
 
 # ---- tests -----------------------------------------------------------------------------------------------------------
 
-TESTS = damage door expr geom hand ops recipe text truth
+TESTS = allocator damage door expr field geom hand identities memory ops recipe sweep text truth
 TEST_BIN = $(TESTS:%=$(B)/tests/test_%)
 
 $(B)/tests/test_%: $(B)/tests/test_%.o $(B)/tests/support.o $(B)/libmemcrest.a
@@ -86,6 +87,12 @@ valgrind:
 	@$(MAKE) --no-print-directory VARIANT=debug valgrind_run
 valgrind_run: $(B)/memcrest $(TEST_BIN)
 	for t in $(TEST_BIN); do valgrind -q --error-exitcode=9 --leak-check=full $$t || exit 1; done
+
+# Sweeps under the thread sanitizer.
+tsan:
+	@$(MAKE) --no-print-directory VARIANT=tsan tsan_run
+tsan_run: $(B)/tests/test_sweep
+	$<
 
 # Both compilers, every warning an error, and the static analyser of gcc.
 lint:
@@ -105,4 +112,4 @@ clean:
 
 -include $(OBJ:.o=.d) $(B)/main.d $(wildcard $(B)/tests/*.d)
 
-.PHONY: all check clean demo deps golden install lint tests valgrind valgrind_run
+.PHONY: all check clean demo deps golden install lint tests tsan tsan_run valgrind valgrind_run

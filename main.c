@@ -12,19 +12,29 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { EXIT_DONE = 0, EXIT_NO = 1, EXIT_BAD = 2, EXIT_BOUND = 3 };
+
+#define MOST_COLUMNS 16
 
 struct cli {
 	const char *model, *format, *output;
 	mc_recipe *recipe;
 	mc_options options;
 	bool allow_incomplete, quiet;
+	/* sweep */
+	const char *vary[MOST_COLUMNS], *fitted;
+	unsigned nvary, threads;
+	bool fit;
+	const struct command *command;
 };
 
 struct command {
 	const char *name, *arguments, *help;
 	int (*run)(struct cli *);
+	int (*has_format)(const char *);
+	enum { NO_VERDICT, MAY_JUDGE, MUST_JUDGE } verdict;
 };
 
 /* ---- messages ---------------------------------------------------------------------------------------------- */
@@ -70,6 +80,12 @@ of_recipe(const void *r, mc_diagnostic *d, size_t cap)
 }
 
 static size_t
+of_sweep(const void *s, mc_diagnostic *d, size_t cap)
+{
+	return mc_sweep_diagnostics(s, d, cap);
+}
+
+static size_t
 of_report(const void *r, mc_diagnostic *d, size_t cap)
 {
 	return mc_report_diagnostics(r, d, cap);
@@ -83,17 +99,11 @@ write_file(void *user, const void *p, size_t n)
 	return fwrite(p, 1, n, user) != n;
 }
 
-static int
-write_stderr(const char *text, size_t n)
-{
-	return fwrite(text, 1, n, stderr) != n;
-}
-
 static void
 dump(void *user, const char *text, size_t n)
 {
 	(void)user;
-	write_stderr(text, n);
+	fwrite(text, 1, n, stderr);
 }
 
 /* Only a plain file is replaced by renaming; /dev/null and pipes are written to. */
@@ -105,15 +115,33 @@ is_special(const char *path)
 	return stat(path, &st) == 0 && !S_ISREG(st.st_mode);
 }
 
-static bool
-write_to(const struct cli *c, const mc_report *r, FILE *f)
+/* A report or a sweep, and the function that writes it. */
+struct result {
+	const void *what;
+	mc_status (*write)(const void *, const char *format, mc_write_fn *, void *user);
+};
+
+static mc_status
+write_report(const void *r, const char *format, mc_write_fn *fn, void *user)
 {
-	return mc_write(r, c->format, write_file, f) == MC_OK && fflush(f) == 0;
+	return mc_write(r, format, fn, user);
+}
+
+static mc_status
+write_sweep(const void *s, const char *format, mc_write_fn *fn, void *user)
+{
+	return mc_sweep_write(s, format, fn, user);
+}
+
+static bool
+write_to(const struct cli *c, struct result r, FILE *f)
+{
+	return r.write(r.what, c->format, write_file, f) == MC_OK && fflush(f) == 0;
 }
 
 /* A file takes its name when it is complete. */
 static bool
-write_named(const struct cli *c, const mc_report *r)
+write_named(const struct cli *c, struct result r)
 {
 	bool special = is_special(c->output), ok;
 	size_t n = strlen(c->output) + sizeof ".part";
@@ -133,7 +161,7 @@ write_named(const struct cli *c, const mc_report *r)
 }
 
 static int
-write_output(const struct cli *c, const mc_report *r)
+write_output(const struct cli *c, struct result r)
 {
 	if (c->output ? write_named(c, r) : write_to(c, r, stdout))
 		return EXIT_DONE;
@@ -142,6 +170,24 @@ write_output(const struct cli *c, const mc_report *r)
 }
 
 /* ---- commands ----------------------------------------------------------------------------------------------------- */
+
+/*
+ * A lower bound that is too much is still an answer; one that fits is none. The same holds for what may or may not fit, unless the low end is
+ * what the user wants to go by.
+ */
+static int
+judge(const struct cli *c, mc_status st, mc_fit fit)
+{
+	if (c->command->verdict == NO_VERDICT)
+		fit = MC_FITS;
+	if ((c->command->verdict == MUST_JUDGE || c->fit) && fit == MC_NOT_ASKED)
+		return usage_error("a --budget or a --device is needed by", c->fit ? "--fit" : c->command->name);
+	if (fit == MC_DOES_NOT_FIT)
+		return EXIT_NO;
+	if ((st == MC_INCOMPLETE || fit == MC_MAY_FIT) && !c->allow_incomplete)
+		return EXIT_BOUND;
+	return EXIT_DONE;
+}
 
 static int
 report(struct cli *c, mc_status (*make)(const mc_model *, const mc_recipe *, const mc_options *, mc_report **))
@@ -156,9 +202,9 @@ report(struct cli *c, mc_status (*make)(const mc_model *, const mc_recipe *, con
 		st = make(m, c->recipe, &c->options, &r);
 	print_diagnostics(c, of_report, r);
 	if (st == MC_OK || st == MC_INCOMPLETE)
-		code = write_output(c, r);
-	if (code == EXIT_DONE && st == MC_INCOMPLETE && !c->allow_incomplete)
-		code = EXIT_BOUND;
+		code = judge(c, st, mc_report_fit(r));
+	if (code != EXIT_BAD && write_output(c, (struct result){r, write_report}))
+		code = EXIT_BAD;
 	mc_report_free(r);
 	mc_model_free(m);
 	return code;
@@ -183,10 +229,71 @@ run_events(struct cli *c)
 	return report(c, mc_analyze);
 }
 
+/* ---- sweeps -------------------------------------------------------------------------------------------------------- */
+
+static int
+show_progress(void *user, size_t done, size_t total)
+{
+	(void)user;
+	fprintf(stderr, "\r%zu of %zu", done, total);
+	if (done == total)
+		fprintf(stderr, "\r\033[K");
+	return fflush(stderr) != 0;
+}
+
+/* NAME=VALUES */
+static bool
+add_column(mc_sweep *s, const char *text)
+{
+	size_t n = strcspn(text, "=");
+	char name[256];
+
+	snprintf(name, sizeof name, "%.*s", (int)n, text);
+	return mc_sweep_vary(s, name, text[n] ? text + n + 1 : "") == MC_OK;
+}
+
+static mc_status
+sweep(struct cli *c, mc_sweep *s)
+{
+	bool shows = isatty(STDERR_FILENO) && !c->quiet;
+
+	for (unsigned i = 0; i < c->nvary; i++)
+		if (!add_column(s, c->vary[i]))
+			return MC_BAD_INPUT;
+	if (c->fit && mc_sweep_fit(s, c->fitted) != MC_OK)
+		return MC_BAD_INPUT;
+	return mc_sweep_run(s, &c->options, c->threads, shows ? show_progress : NULL, NULL);
+}
+
+static int
+run_sweep(struct cli *c)
+{
+	mc_model *m = NULL;
+	mc_sweep *s = NULL;
+	mc_status st = mc_load_path(c->model, &c->options, &m);
+	int code = EXIT_BAD;
+
+	print_diagnostics(c, of_model, m);
+	if (st == MC_OK)
+		st = mc_sweep_new(m, c->recipe, &s);
+	if (st == MC_OK)
+		st = sweep(c, s);
+	print_diagnostics(c, of_sweep, s);
+	if (st == MC_OK || st == MC_INCOMPLETE)
+		code = judge(c, st, mc_sweep_best(s));
+	if (code != EXIT_BAD && write_output(c, (struct result){s, write_sweep}))
+		code = EXIT_BAD;
+	mc_sweep_free(s);
+	mc_model_free(m);
+	return code;
+}
+
 static const struct command commands[] = {
-	{"estimate", "MODEL", "predict the peak memory of one training job", run_estimate},
-	{"inspect", "MODEL", "say what the file holds, without training it", run_inspect},
-	{"events", "MODEL", "list every allocation and release of the two simulated steps", run_events},
+	{"estimate", "MODEL", "predict the peak memory of one training job", run_estimate, mc_has_format, NO_VERDICT},
+	{"check", "MODEL", "the same against a --budget or a --device: exit code 0 fits, 1 does not", run_estimate, mc_has_format, MUST_JUDGE},
+	{"sweep", "MODEL", "a table over --vary NAME=VALUES..; with --fit the largest that fits", run_sweep, mc_sweep_has_format, MAY_JUDGE},
+	{"inspect", "MODEL", "say what the file holds, without training it", run_inspect, mc_has_format, NO_VERDICT},
+	{"events", "MODEL", "list every allocation and release of the two simulated steps", run_events, mc_has_format, NO_VERDICT},
 };
 
 /* ---- options ---------------------------------------------------------------------------------------------------------- */
@@ -301,12 +408,45 @@ read_limit(const char *text, uint64_t *out)
 	return usage_error("a limit is a number of bytes such as 512MiB, not", text);
 }
 
+/* context=510MiB */
+static int
+read_calibration(struct cli *c, const char *text)
+{
+	size_t n = strcspn(text, "=");
+	char key[128];
+
+	if (!text[n] || snprintf(key, sizeof key, "calibrate.%.*s", (int)n, text) >= (int)sizeof key)
+		return usage_error("--calibrate takes context=510MiB or workspace=32MiB, not", text);
+	return check_recipe(c, mc_recipe_set(c->recipe, key, text + n + 1));
+}
+
+static int
+read_vary(struct cli *c, const char *text)
+{
+	if (c->nvary == MOST_COLUMNS)
+		return usage_error("too many columns, at", text);
+	c->vary[c->nvary++] = text;
+	return EXIT_DONE;
+}
+
+static int
+read_threads(struct cli *c, const char *text)
+{
+	char *stop;
+	unsigned long n = strtoul(text, &stop, 10);
+
+	if (stop == text || *stop || n > 256)
+		return usage_error("--threads takes a number to 256, not", text);
+	c->threads = (unsigned)n;
+	return EXIT_DONE;
+}
+
 static int
 set_option(struct cli *c, const char *name, const char *value)
 {
 	if (strcmp(name, "recipe") == 0)
 		return read_recipe(c, value);
-	if (strcmp(name, "format") == 0 && !mc_has_format(value))
+	if (strcmp(name, "format") == 0 && !c->command->has_format(value))
 		return usage_error("unknown format, memcrest --list-formats lists them:", value);
 	if (strcmp(name, "format") == 0)
 		c->format = value;
@@ -318,6 +458,12 @@ set_option(struct cli *c, const char *name, const char *value)
 		return read_shape(c, value);
 	else if (strcmp(name, "dump-ir") == 0)
 		c->options.dump_after = value;
+	else if (strcmp(name, "calibrate") == 0)
+		return read_calibration(c, value);
+	else if (strcmp(name, "vary") == 0)
+		return read_vary(c, value);
+	else if (strcmp(name, "threads") == 0)
+		return read_threads(c, value);
 	else if (strcmp(name, "limit-memory") == 0)
 		return read_limit(value, &c->options.max_memory);
 	else if (strcmp(name, "limit-file") == 0)
@@ -339,6 +485,11 @@ read_option(struct cli *c, int argc, char **argv, int *i)
 
 	if (strcmp(arg, "--allow-incomplete") == 0 || strcmp(arg, "-q") == 0 || strcmp(arg, "--quiet") == 0) {
 		*(arg[2] == 'a' ? &c->allow_incomplete : &c->quiet) = true;
+		return EXIT_DONE;
+	}
+	if (strncmp(arg, "--fit", 5) == 0 && (!arg[5] || eq == arg + 5)) {
+		c->fit = true;
+		c->fitted = eq && eq[1] ? eq + 1 : NULL;
 		return EXIT_DONE;
 	}
 	snprintf(name, sizeof name, "%.*s", (int)(len > 2 ? len - 2 : 0), arg + (len > 2 ? 2 : 0));
@@ -372,11 +523,17 @@ help(void)
 	    "  --shape INPUT=8x3x336x336\n"
 	    "  -f, --format NAME      text (default), json, ... (memcrest --list-formats)\n"
 	    "  -o, --output FILE      instead of standard output\n"
-	    "  --allow-incomplete     exit 0 even if the answer is only a lower bound\n"
+	    "  --allow-incomplete     exit 0 even if the answer is only a lower bound, or may or may not fit\n"
+	    "  --budget 80GiB         check, sweep: what PyTorch's allocator may take; with --device or --calibrate context, the whole process\n"
+	    "  --device NAME          the card, whose memory is the budget (--list-devices)\n"
+	    "  --calibrate context=510MiB   what a process of yours takes besides the allocator, measured; also workspace=N\n"
+	    "  --vary NAME=A,B,C..D   sweep: a column of a key or size; 4..64 doubles, 4..64+4 and 1,2,3..9 go in equal steps; may repeat\n"
+	    "  --fit[=NAME]           sweep: instead of all values of that column, the largest that fits\n"
+	    "  --threads N            sweep: default one a processor\n"
 	    "  -q, --quiet            no warnings\n"
 	    "  --dump-ir PASS         the graph after a pass, on standard error (load, or one of --list-passes)\n"
 	    "  --limit-memory N, --limit-file N, --limit-member N\n"
-	    "  --help, --version, --list-ops, --list-passes, --list-formats, --list-diagnostics\n\n"
+	    "  --help, --version, --list-ops, --list-passes, --list-formats, --list-devices, --list-diagnostics\n\n"
 	    "Exit codes: 0 done, 1 the answer is no, 2 wrong usage or input, 3 only a lower bound.\n\nRecipe keys: name, values, default, meaning\n");
 	return list("keys");
 }
@@ -396,6 +553,7 @@ global_option(const char *arg)
 static int
 run(struct cli *c, const struct command *cmd, int argc, char **argv)
 {
+	c->command = cmd;
 	for (int i = 2; i < argc; i++) {
 		if (strcmp(argv[i], "--help") == 0)
 			return help();

@@ -33,6 +33,7 @@ extern "C" {
 typedef struct mc_model mc_model;
 typedef struct mc_recipe mc_recipe;
 typedef struct mc_report mc_report;
+typedef struct mc_sweep mc_sweep;
 
 typedef enum {
 	MC_OK = 0,
@@ -41,6 +42,14 @@ typedef enum {
 	MC_NO_MEMORY = 4,
 	MC_LIMIT = 5               /* a limit of mc_options was reached */
 } mc_status;
+
+/* Does it fit? Asked for by the recipe's budget or device. */
+typedef enum {
+	MC_NOT_ASKED,
+	MC_FITS,
+	MC_MAY_FIT,                /* it depends on what is only known as a range: the context, kernels' scratch space */
+	MC_DOES_NOT_FIT
+} mc_fit;
 
 /* Limits; zero fields mean the default. Set size with mc_options_init(). */
 typedef struct {
@@ -62,6 +71,9 @@ typedef struct {
 
 /* Returns non-zero to stop; then mc_write() fails. */
 typedef int mc_write_fn(void *user, const void *data, size_t n);
+
+/* Called by one thread at a time, not always the same. Returns non-zero to stop. */
+typedef int mc_progress_fn(void *user, size_t done, size_t total);
 
 MC_API const char *mc_version(void);
 MC_API void mc_options_init(mc_options *);
@@ -90,13 +102,31 @@ MC_API size_t mc_report_diagnostics(const mc_report *, mc_diagnostic *out, size_
 
 /* The largest bytes that tensors hold at once, over both steps. */
 MC_API uint64_t mc_report_peak(const mc_report *);
+MC_API mc_fit mc_report_fit(const mc_report *);
+
+/*
+ * Many analyses of one model, which, like the recipe, must outlive the sweep. Each mc_sweep_vary() adds a column: a recipe key or a dim,
+ * and its values, separated by commas; numbers also as 4..64 (4, 8, 16, 32, 64; after 1,2,3 or 10,20,30 in equal steps) and 4..64+4.
+ * With mc_sweep_fit() the largest number of one column is searched that fits the recipe's budget or device: between the column's
+ * smallest and largest value, or from 1 up if the column was not added; NULL = the first column of numbers, or "batch".
+ */
+MC_API mc_status mc_sweep_new(const mc_model *, const mc_recipe *, mc_sweep **out);          /* recipe NULL = the defaults */
+MC_API mc_status mc_sweep_vary(mc_sweep *, const char *name, const char *values);
+MC_API mc_status mc_sweep_fit(mc_sweep *, const char *name);
+/* threads 0 = one a processor. MC_INCOMPLETE: a row is a lower bound; MC_BAD_INPUT: no row could be analysed, or progress said stop. */
+MC_API mc_status mc_sweep_run(mc_sweep *, const mc_options *, unsigned threads, mc_progress_fn *, void *user);
+MC_API mc_fit mc_sweep_best(const mc_sweep *);                       /* of the row that fits best */
+MC_API mc_status mc_sweep_write(const mc_sweep *, const char *format, mc_write_fn *, void *user);   /* "text", "csv", "json" */
+MC_API int mc_sweep_has_format(const char *format);
+MC_API size_t mc_sweep_diagnostics(const mc_sweep *, mc_diagnostic *out, size_t cap);
+MC_API void mc_sweep_free(mc_sweep *);
 
 /* Writes a report in a format of mc_list("formats"), or "events". Unknown format: MC_BAD_INPUT, nothing written. */
 MC_API mc_status mc_write(const mc_report *, const char *format, mc_write_fn *, void *user);
 
 MC_API int mc_has_format(const char *format);
 
-/* The program's own tables as text, one row a line: "ops", "passes", "formats", "keys". */
+/* The program's own tables as text, one row a line: "ops", "passes", "formats", "keys", "devices". */
 MC_API mc_status mc_list(const char *what, mc_write_fn *, void *user);
 
 #ifdef __cplusplus

@@ -12,6 +12,12 @@ struct backend {
 const struct backend *backend_at(unsigned i);                    /* NULL behind the last */
 const struct backend *backend_by_name(struct str);
 
+struct table_backend {             /* of a sweep's table */
+	const char *name, *help;
+	bool (*write)(const struct sweep_table *, struct buf *);
+};
+extern const struct table_backend table_backends[];              /* ends with a NULL name */
+
 extern const struct backend backend_text, backend_json, backend_events;
 
 /* shape.c: dims as people and programs read them */

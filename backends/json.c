@@ -1,24 +1,9 @@
 /* json: the whole report (contract.md section 4), written by jansson. Keys have a fixed order; there are no timestamps. */
-#include "backend.h"
+#include "json_part.h"
 
 #include "../memcrest.h"
 
-#include <jansson.h>
 #include <stdlib.h>
-
-static json_t *
-text(struct str s)
-{
-	json_t *j = json_stringn(s.n ? s.p : "", s.n);
-
-	return j ? j : json_string("(not UTF-8)");
-}
-
-static json_t *
-number(uint64_t n)
-{
-	return json_integer(n > INT64_MAX ? INT64_MAX : (json_int_t)n);
-}
 
 static void
 put(json_t *o, const char *key, json_t *v)
@@ -32,38 +17,16 @@ add(json_t *list, json_t *v)
 	json_array_append_new(list, v);
 }
 
-static json_t *
-texts(const struct str *s, uint32_t n)
-{
-	json_t *list = json_array();
-
-	for (uint32_t i = 0; i < n; i++)
-		add(list, text(s[i]));
-	return list;
-}
-
 /* ---- factors ---------------------------------------------------------------------------------------------- */
-
-static json_t *
-factors(const struct factors *f)
-{
-	json_t *o = json_object();
-
-	put(o, "param", number(f->of[FAC_PARAM]));
-	put(o, "grad", number(f->of[FAC_GRAD]));
-	put(o, "opt", number(f->of[FAC_OPT]));
-	put(o, "act", number(factors_act(f)));
-	return o;
-}
 
 static json_t *
 activations(const struct factors *f)
 {
 	json_t *o = json_object();
 
-	put(o, "saved", number(f->of[FAC_SAVED]));
-	put(o, "transient", number(f->of[FAC_TRANSIENT]));
-	put(o, "input", number(f->of[FAC_INPUT]));
+	put(o, "saved", json_bytes(f->of[FAC_SAVED]));
+	put(o, "transient", json_bytes(f->of[FAC_TRANSIENT]));
+	put(o, "input", json_bytes(f->of[FAC_INPUT]));
 	return o;
 }
 
@@ -84,7 +47,7 @@ dim(const struct report *r, struct sint d)
 	if (!expr_is_open(r->g, d.expr) && expr_eval(r->g, d.expr, &n))
 		return json_integer(n);
 	expr_print(r->loaded, d.expr, &b);
-	j = text((struct str){b.p, (uint32_t)b.n});
+	j = json_text((struct str){b.p, (uint32_t)b.n});
 	free(b.p);
 	return j;
 }
@@ -107,12 +70,12 @@ value(const struct report *r, uint32_t v)
 		else if (!mul_u64(bytes, (uint64_t)n, &bytes))
 			bytes = 0;
 	}
-	put(o, "name", text(graph_str(r->loaded, x->name)));
+	put(o, "name", json_text(graph_str(r->loaded, x->name)));
 	put(o, "dtype", x->dtype ? json_string(dtype_info(x->dtype)->name) : json_null());
 	put(o, "shape", sized ? shape : json_null());
 	if (!sized)
 		json_decref(shape);
-	put(o, "bytes", sized && bytes ? number(dtype_bytes(x->dtype, bytes)) : json_null());
+	put(o, "bytes", sized && bytes ? json_bytes(dtype_bytes(x->dtype, bytes)) : json_null());
 	return o;
 }
 
@@ -132,76 +95,18 @@ model(const struct report *r)
 {
 	json_t *o = json_object(), *p = json_object();
 
-	put(p, "count", number(r->param_count));
-	put(p, "trainable", number(r->param_trainable));
-	put(p, "bytes", number(r->param_bytes));
-	put(p, "trainable_bytes", number(r->param_trainable_bytes));
-	put(o, "file", text(r->file));
-	put(o, "format", text(r->loaded->format));
-	put(o, "producer", text(r->loaded->producer));
-	put(o, "nodes", number(r->loaded->file_nodes));
+	put(p, "count", json_bytes(r->param_count));
+	put(p, "trainable", json_bytes(r->param_trainable));
+	put(p, "bytes", json_bytes(r->param_bytes));
+	put(p, "trainable_bytes", json_bytes(r->param_trainable_bytes));
+	put(o, "file", json_text(r->file));
+	put(o, "format", json_text(r->loaded->format));
+	put(o, "producer", json_text(r->loaded->producer));
+	put(o, "nodes", json_bytes(r->loaded->file_nodes));
 	put(o, "parameters", p);
-	put(o, "buffer_bytes", number(r->buffer_bytes));
+	put(o, "buffer_bytes", json_bytes(r->buffer_bytes));
 	put(o, "inputs", values(r, r->loaded->inputs, r->loaded->ninput));
 	put(o, "outputs", values(r, r->loaded->outputs, r->loaded->noutput));
-	return o;
-}
-
-/* ---- recipe -------------------------------------------------------------------------------------------------- */
-
-static json_t *
-recipe_value(const struct recipe *r, unsigned key)
-{
-	const struct recipe_value *v = &r->v[key];
-	struct str s;
-
-	switch (key_info(key)->type) {
-	case RT_CHOICE:
-		s = choice_text(key, v->i);
-		if (str_eq(s, S("false")) || str_eq(s, S("true")))
-			return json_boolean(s.p[0] == 't');
-		return text(s);
-	case RT_BOOL:
-		return json_boolean(v->i);
-	case RT_INT:
-	case RT_BYTES:
-		return json_integer(v->i);
-	case RT_FLOAT:
-		return json_real(v->f);
-	case RT_LIST:
-		return v->i && v->nlist == 1 ? text(v->list[0]) : texts(v->list, v->nlist);
-	default:
-		return text(v->text);
-	}
-}
-
-static json_t *
-recipe(const struct recipe *r)
-{
-	json_t *o = json_object(), *dims = json_object();
-
-	for (unsigned k = 1; k < RK_COUNT; k++) {
-		struct str rest = str_of(key_info(k)->name), head = S("");
-		json_t *at = o;
-		char outer[64];
-
-		str_cut(&rest, '.', &head);
-		if (rest.p && head.n < sizeof outer) {
-			struct buf b = {.p = outer, .cap = sizeof outer};
-
-			buf_str(&b, head);
-			buf_put(&b, "", 1);
-			if (!json_object_get(o, outer))
-				put(o, outer, json_object());
-			at = json_object_get(o, outer);
-			put(at, rest.p, recipe_value(r, k));
-			continue;
-		}
-		put(at, key_info(k)->name, recipe_value(r, k));
-	}
-	for (uint32_t i = 0; i < r->ndim; i++)
-		put(dims, r->dims[i].name.p, json_integer(r->dims[i].value));
-	put(o, "dims", dims);
 	return o;
 }
 
@@ -226,11 +131,11 @@ live(const struct report *r)
 		const struct storage *s = &r->sched->storages[r->live[i].storage];
 		json_t *o = json_object();
 
-		put(o, "name", text(r->live[i].name));
-		put(o, "module", text(r->live[i].module));
-		put(o, "node", text(r->live[i].node));
+		put(o, "name", json_text(r->live[i].name));
+		put(o, "module", json_text(r->live[i].module));
+		put(o, "node", json_text(r->live[i].node));
 		put(o, "factor", json_string(r->live[i].factor));
-		put(o, "bytes", number(s->nbytes));
+		put(o, "bytes", json_bytes(s->nbytes));
 		put(o, "dtype", json_string(dtype_info(s->geom->dtype)->name));
 		put(o, "shape", shape_of(s->geom));
 		add(list, o);
@@ -239,28 +144,53 @@ live(const struct report *r)
 }
 
 static json_t *
+process(const struct memory_row *m)
+{
+	json_t *o = json_range(m->process_low, m->process_high);
+
+	put(o, "context", json_range(m->context_low, m->context_high));
+	put(o, "scratch", json_range(0, m->scratch));
+	return o;
+}
+
+/* The allocator at the instant of peak.tensors: what of its segments is in use, and in how large a piece the rest could be had. */
+static json_t *
+allocator(const struct memory_row *m)
+{
+	json_t *o = json_object();
+
+	put(o, "allocated", json_bytes(m->allocated_at));
+	put(o, "reserved", json_bytes(m->reserved_at));
+	put(o, "free", json_bytes(m->reserved_at - m->allocated_at));
+	put(o, "largest_free", json_bytes(m->largest_free));
+	put(o, "segments", json_bytes(m->nsegment));
+	put(o, "flushes", json_bytes(m->flushes));
+	put(o, "out_of_memory", json_boolean(m->short_of != 0));
+	return o;
+}
+
+static json_t *
 peak(const struct report *r)
 {
 	const struct step_row *st = &r->steps[r->peak_step];
 	const struct phase_row *p = &st->phases[st->phase];
-	json_t *o = json_object(), *process = json_object();
+	json_t *o = json_object();
 
 	put(o, "step", json_integer(r->peak_step));
 	put(o, "phase", json_string(phase_name(st->phase)));
 	put(o, "event", json_integer(st->event));
-	put(o, "node", text(graph_str(r->g, r->g->nodes[r->peak_node].name)));
-	put(o, "op", text(r->peak_op));
-	put(o, "module", text(scope_path(r->g, r->g->nodes[r->peak_node].scope)));
+	put(o, "node", json_text(graph_str(r->g, r->g->nodes[r->peak_node].name)));
+	put(o, "op", json_text(r->peak_op));
+	put(o, "module", json_text(scope_path(r->g, r->g->nodes[r->peak_node].scope)));
 	put(o, "modality", json_string(modality_name(r->peak_modality)));
-	put(o, "tensors", number(st->tensors));
-	put(o, "allocated", json_null());
-	put(o, "reserved", json_null());
-	put(process, "low", json_null());
-	put(process, "high", json_null());
-	put(o, "process", process);
-	put(o, "factors", factors(&p->at));
+	put(o, "tensors", json_bytes(st->tensors));
+	put(o, "allocated", json_bytes(r->memory.allocated));
+	put(o, "reserved", json_bytes(r->memory.reserved));
+	put(o, "process", process(&r->memory));
+	put(o, "factors", json_factors(&p->at));
 	put(o, "act", activations(&p->at));
 	put(o, "live", live(r));
+	put(o, "allocator", allocator(&r->memory));
 	return o;
 }
 
@@ -268,20 +198,26 @@ static json_t *
 step(const struct report *r, unsigned i)
 {
 	const struct step_row *st = &r->steps[i];
-	json_t *o = json_object(), *phases = json_object(), *at = json_object();
+	json_t *o = json_object(), *phases = json_object(), *at = json_object(), *allocated = json_object(), *reserved = json_object();
 
 	put(o, "step", json_integer(i));
-	put(o, "tensors", number(st->tensors));
+	put(o, "tensors", json_bytes(st->tensors));
 	put(o, "phase", json_string(phase_name(st->phase)));
-	put(o, "factors", factors(&st->phases[st->phase].at));
+	put(o, "factors", json_factors(&st->phases[st->phase].at));
 	put(o, "act", activations(&st->phases[st->phase].at));
-	put(o, "forward_end", number(st->forward_end));
+	put(o, "forward_end", json_bytes(st->forward_end));
 	for (unsigned p = PH_FORWARD; p < PH_COUNT; p++) {
-		put(phases, phase_name(p), number(st->phases[p].tensors));
-		put(at, phase_name(p), factors(&st->phases[p].at));
+		put(phases, phase_name(p), json_bytes(st->phases[p].tensors));
+		put(at, phase_name(p), json_factors(&st->phases[p].at));
+		put(allocated, phase_name(p), json_bytes(st->phases[p].allocated));
+		put(reserved, phase_name(p), json_bytes(st->phases[p].reserved));
 	}
 	put(o, "phases", phases);
 	put(o, "phase_factors", at);
+	put(o, "allocated", json_bytes(st->allocated));
+	put(o, "reserved", json_bytes(st->reserved));
+	put(o, "phase_allocated", allocated);
+	put(o, "phase_reserved", reserved);
 	return o;
 }
 
@@ -296,14 +232,14 @@ modules(const struct report *r)
 		const struct module_row *m = &r->modules[i];
 		json_t *o = json_object();
 
-		put(o, "path", text(m->path));
-		put(o, "class", text(m->cls));
+		put(o, "path", json_text(m->path));
+		put(o, "class", json_text(m->cls));
 		put(o, "modality", json_string(modality_name(m->modality)));
-		put(o, "parameters", number(m->parameters));
-		put(o, "trainable", number(m->trainable));
+		put(o, "parameters", json_bytes(m->parameters));
+		put(o, "trainable", json_bytes(m->trainable));
 		if (r->sched) {
-			put(o, "factors", factors(&m->at));
-			put(o, "saved", number(m->saved));
+			put(o, "factors", json_factors(&m->at));
+			put(o, "saved", json_bytes(m->saved));
 			put(o, "peak_here", json_boolean(m->peak_here));
 		}
 		add(list, o);
@@ -324,12 +260,12 @@ modalities(const struct report *r)
 			continue;
 		o = json_object();
 		put(o, "name", json_string(modality_name(i)));
-		put(o, "modules", texts(m->modules, m->nmodule));
-		put(o, "parameters", number(m->parameters));
-		put(o, "trainable", number(m->trainable));
+		put(o, "modules", json_texts(m->modules, m->nmodule));
+		put(o, "parameters", json_bytes(m->parameters));
+		put(o, "trainable", json_bytes(m->trainable));
 		if (r->sched) {
-			put(o, "factors", factors(&m->at));
-			put(o, "plain_sum", factors(&m->plain));
+			put(o, "factors", json_factors(&m->at));
+			put(o, "plain_sum", json_factors(&m->plain));
 		}
 		add(list, o);
 	}
@@ -346,16 +282,16 @@ coverage(const struct report *r)
 	for (uint32_t i = 0; i < r->nunknown; i++) {
 		json_t *x = json_object();
 
-		put(x, "op", text(r->unknown[i].name));
+		put(x, "op", json_text(r->unknown[i].name));
 		put(x, "count", json_integer(r->unknown[i].count));
 		add(unknown, x);
 	}
-	put(o, "nodes", number(r->loaded->file_nodes));
-	put(o, "modelled_nodes", number(r->modelled_nodes));
-	put(o, "sized_values", number(r->sized));
-	put(o, "values", number(r->values));
+	put(o, "nodes", json_bytes(r->loaded->file_nodes));
+	put(o, "modelled_nodes", json_bytes(r->modelled_nodes));
+	put(o, "sized_values", json_bytes(r->sized));
+	put(o, "values", json_bytes(r->values));
 	put(o, "unknown_ops", unknown);
-	put(o, "unbound_dims", texts(r->unbound, r->nunbound));
+	put(o, "unbound_dims", json_texts(r->unbound, r->nunbound));
 	put(o, "lower_bound", json_boolean(r->lower_bound));
 	return o;
 }
@@ -370,8 +306,8 @@ add_diags(json_t *list, const struct diag *d, uint32_t n)
 
 		put(o, "code", json_string(diag_name(d[i].code)));
 		put(o, "severity", json_string(severity[d[i].severity]));
-		put(o, "message", text(d[i].text));
-		put(o, "where", text(d[i].where));
+		put(o, "message", json_text(d[i].text));
+		put(o, "where", json_text(d[i].where));
 		add(list, o);
 	}
 }
@@ -398,7 +334,7 @@ document(const struct report *r)
 	put(o, "tool", tool);
 	put(o, "model", model(r));
 	if (r->sched) {
-		put(o, "recipe", recipe(r->r));
+		put(o, "recipe", json_recipe(r->r));
 		put(o, "peak", peak(r));
 		add(steps, step(r, 1));
 		add(steps, step(r, 2));
@@ -409,32 +345,24 @@ document(const struct report *r)
 	put(o, "modalities", modalities(r));
 	put(o, "modules", modules(r));
 	if (r->sched)
-		put(o, "plain_sum", factors(&r->plain));
+		put(o, "plain_sum", json_factors(&r->plain));
 	put(o, "coverage", coverage(r));
 	if (r->sched)
-		put(o, "assumptions", texts(r->assumptions, r->nassumption));
+		put(o, "assumptions", json_texts(r->assumptions, r->nassumption));
 	put(o, "diagnostics", diagnostics(r));
 	if (r->sched)
-		put(o, "verdict", json_null());
+		put(o, "verdict", json_verdict(&r->verdict));
 	return o;
-}
-
-static int
-sink(const char *p, size_t n, void *user)
-{
-	buf_put(user, p, n);
-	return ((struct buf *)user)->failed ? -1 : 0;
 }
 
 static bool
 write(const struct report *r, struct buf *b)
 {
 	json_t *o = document(r);
-	bool ok = o && json_dump_callback(o, sink, b, JSON_INDENT(1)) == 0;
+	bool ok = json_print(o, b);
 
 	json_decref(o);
-	buf_str(b, S("\n"));
-	return ok && !b->failed;
+	return ok;
 }
 
 const struct backend backend_json = {"json", "the whole report (schema memcrest/report)", true, write};

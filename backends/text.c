@@ -73,6 +73,50 @@ answer(const struct report *r, struct buf *b)
 	buf_fmt(b, "\ndominated  by %s: %s, %u %%\n", what, human_bytes(most, h), percent(most, st->tensors));
 }
 
+/* What the GPU will say, and the verdict if one was asked for. */
+static void
+memory(const struct report *r, struct buf *b)
+{
+	const struct memory_row *m = &r->memory;
+	char h[32], k[32], e[32];
+
+	buf_fmt(b, "reserved   %s by PyTorch's allocator (%s bytes), of which at most %s allocated\n", human_bytes(m->reserved, h), exact_bytes(m->reserved, e),
+	    human_bytes(m->allocated, k));
+	buf_fmt(b, "process    %s to %s", human_bytes(m->process_low, h), human_bytes(m->process_high, k));
+	buf_fmt(b, ": with the CUDA context, %s to", human_bytes(m->context_low, h));
+	buf_fmt(b, " %s, and up to %s of kernels' scratch space\n", human_bytes(m->context_high, h), human_bytes(m->scratch, k));
+}
+
+/* The replay goes on as if the driver had had it, so that the numbers above are what would be needed. */
+static void
+shortage(const struct report *r, struct buf *b)
+{
+	const struct memory_row *m = &r->memory;
+	const struct schedule *s = r->sched;
+	uint32_t i = 0;
+	char h[32];
+
+	if (!m->short_of)
+		return;
+	while (i + 1 < s->nspan && s->spans[i + 1].first <= m->short_event)
+		i++;
+	buf_fmt(b, "short      out of memory in step %u, %s: %s asks for %s\n", s->spans[i].step, phase_name(s->spans[i].phase),
+	    s->storages[EVENT_STORAGE(s->events[m->short_event])].op, human_bytes(m->short_of, h));
+}
+
+static void
+verdict(const struct report *r, struct buf *b)
+{
+	const struct verdict *v = &r->verdict;
+	uint64_t margin = v->margin < 0 ? -(uint64_t)v->margin : (uint64_t)v->margin;
+	char h[32], k[32];
+
+	if (!v->asked)
+		return;
+	buf_fmt(b, "verdict    %s %s: %s %s\n", !v->sure ? "may or may not fit in" : v->fits ? "fits in" : "does not fit in", human_bytes(v->budget, h),
+	    human_bytes(margin, k), v->margin < 0 ? "too much" : "to spare");
+}
+
 /* ---- tables -------------------------------------------------------------------------------------------------- */
 
 static void
@@ -185,7 +229,7 @@ assumptions(const struct report *r, struct buf *b)
 	buf_fmt(b, "\nassumed\n");
 	for (uint32_t i = 0; i < r->nassumption; i++)
 		buf_fmt(b, "  - %.*s\n", SFMT(r->assumptions[i]));
-	buf_fmt(b, "  - not counted: allocator slack, library workspaces, kernels' scratch space, the CUDA context\n");
+	buf_fmt(b, "  - tensors are without the allocator's slack and library workspaces, which allocated and reserved have\n");
 }
 
 /* ---- what the file holds ---------------------------------------------------------------------------------------- */
@@ -252,7 +296,10 @@ write(const struct report *r, struct buf *b)
 		contents(r, b);
 		return !b->failed;
 	}
+	verdict(r, b);
 	answer(r, b);
+	memory(r, b);
+	shortage(r, b);
 	factors(r, b);
 	activations(r, b);
 	modalities(r, b);

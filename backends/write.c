@@ -66,6 +66,34 @@ mc_has_format(const char *format)
 	return backend_by_name(str_of(format)) != NULL;
 }
 
+static const struct table_backend *
+table_backend_by_name(const char *name)
+{
+	for (const struct table_backend *b = table_backends; b->name; b++)
+		if (strcmp(b->name, name) == 0)
+			return b;
+	return NULL;
+}
+
+mc_status
+mc_sweep_write(const mc_sweep *s, const char *format, mc_write_fn *fn, void *user)
+{
+	const struct table_backend *b = table_backend_by_name(format);
+	struct out o = {.fn = fn, .user = user};
+
+	if (!b || !s || !s->s.rows)
+		return MC_BAD_INPUT;
+	o.b.write = forward;
+	o.b.user = &o;
+	return finish(&o, b->write(&s->s, &o.b));
+}
+
+int
+mc_sweep_has_format(const char *format)
+{
+	return table_backend_by_name(format) != NULL;
+}
+
 /* ---- tables -------------------------------------------------------------------------------------------------- */
 
 static void
@@ -92,6 +120,8 @@ list_formats(struct buf *b)
 		buf_fmt(b, "in   %-15s %s\n", frontend_at(i)->name, frontend_at(i)->help);
 	for (unsigned i = 0; backend_at(i); i++)
 		buf_fmt(b, "out  %-15s %s\n", backend_at(i)->name, backend_at(i)->help);
+	for (const struct table_backend *t = table_backends; t->name; t++)
+		buf_fmt(b, "out  %-15s %s\n", t->name, t->help);
 }
 
 static void
@@ -101,6 +131,17 @@ list_diagnostics(struct buf *b)
 
 	for (unsigned i = 1; i < DIAG_COUNT; i++)
 		buf_fmt(b, "%s\t%s\t%s\n", diag_name(i), severity[diag_severity(i)], diag_format(i));
+}
+
+static void
+list_devices(struct buf *b)
+{
+	const struct device *d;
+
+	buf_str(b, S("name           SM      memory   context            source\n"));
+	for (int64_t i = 1; (d = device_at(i)) != NULL; i++)
+		buf_fmt(b, "%-12s %2u.%u %7llu MiB   %4llu to %4llu MiB   %s\n", d->name, d->sm / 10u, d->sm % 10u, (unsigned long long)(d->total >> 20),
+		    (unsigned long long)(d->context_low >> 20), (unsigned long long)(d->context_high >> 20), d->source);
 }
 
 static void
@@ -119,7 +160,8 @@ mc_list(const char *what, mc_write_fn *fn, void *user)
 	static const struct {
 		const char *name;
 		void (*list)(struct buf *);
-	} lists[] = {{"ops", list_ops}, {"passes", list_passes}, {"formats", list_formats}, {"keys", list_keys}, {"diagnostics", list_diagnostics}};
+	} lists[] = {{"ops", list_ops}, {"passes", list_passes}, {"formats", list_formats}, {"keys", list_keys}, {"devices", list_devices},
+	    {"diagnostics", list_diagnostics}};
 	struct out o = {.fn = fn, .user = user};
 
 	o.b.write = forward;

@@ -173,7 +173,7 @@ recipe_set_json(struct ctx *c, struct recipe *r, struct str name, struct str tex
 	unsigned key = key_by_name(name);
 	json_t *doc;
 
-	if (!str_starts(text, S("{")) && !str_starts(text, S("["))) {
+	if ((!str_starts(text, S("{")) && !str_starts(text, S("["))) || (key && key_info(key)->type == RT_TEXT)) {
 		if (!key)
 			return unknown_key(c, name);
 		return set_flag(c, r, key, text);

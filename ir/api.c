@@ -156,6 +156,35 @@ mc_report_peak(const mc_report *r)
 	return r->r.steps[r->r.peak_step].tensors;
 }
 
+mc_fit
+mc_report_fit(const mc_report *r)
+{
+	return verdict_fit(&r->r.verdict);
+}
+
+mc_fit
+verdict_fit(const struct verdict *v)
+{
+	if (!v->asked)
+		return MC_NOT_ASKED;
+	return !v->sure ? MC_MAY_FIT : v->fits ? MC_FITS : MC_DOES_NOT_FIT;
+}
+
+size_t
+mc_sweep_diagnostics(const mc_sweep *s, mc_diagnostic *out, size_t cap)
+{
+	return s ? diagnostics(&s->c, out, cap) : 0;
+}
+
+void
+mc_sweep_free(mc_sweep *s)
+{
+	if (!s)
+		return;
+	ctx_close(&s->c);
+	free(s);
+}
+
 int
 mc_recipe_has_key(const char *key)
 {

@@ -24,9 +24,17 @@ struct mc_report {
 	bool incomplete;
 };
 
+struct mc_sweep {
+	struct ctx c;
+	struct sweep_table s;
+	const mc_model *m;
+	struct recipe dflt;
+};
+
 /* api.c */
 bool ctx_open(struct ctx *, const mc_options *);                 /* false: no memory */
 void ctx_close(struct ctx *);
+mc_fit verdict_fit(const struct verdict *);
 mc_status ctx_status(struct ctx *, bool ok);                      /* after work: what a public function returns */
 
 /*

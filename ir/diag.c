@@ -52,10 +52,26 @@ clean(char *p)
 			*p = ' ';
 }
 
+/* Once; a repetition counts. */
+void
+diag_pass_on(struct ctx *c, const struct diag *d)
+{
+	for (uint32_t i = 0; i < c->ndiag; i++)
+		if (c->diags[i].code == d->code && str_eq(c->diags[i].text, d->text) && str_eq(c->diags[i].where, d->where)) {
+			c->diags[i].count++;
+			return;
+		}
+	if (c->ndiag >= 1000)      /* a hostile file must not make the report itself a problem */
+		return;
+	ROOM(c->a, c->diags, c->ndiag, c->diag_cap, 1);
+	c->diags[c->ndiag++] = (struct diag){d->code, d->severity, 1, str_copy(c->a, d->text), str_copy(c->a, d->where)};
+}
+
 bool
 diag(struct ctx *c, enum diag_code code, ...)
 {
 	struct str where = c->place.n ? str_fmt(c->a, "%.*s: %.*s", SFMT(c->file), SFMT(c->place)) : c->file;
+	struct diag d = {.code = (uint16_t)code, .severity = table[code].severity, .where = where};
 	char text[2048];
 	va_list ap;
 
@@ -63,16 +79,9 @@ diag(struct ctx *c, enum diag_code code, ...)
 	vsnprintf(text, sizeof text, table[code].format, ap);
 	va_end(ap);
 	clean(text);
-	if (table[code].severity == SEV_ERROR)
+	if (d.severity == SEV_ERROR)
 		c->nerror++;
-	for (uint32_t i = 0; i < c->ndiag; i++)
-		if (c->diags[i].code == code && str_eq(c->diags[i].text, str_of(text)) && str_eq(c->diags[i].where, where)) {
-			c->diags[i].count++;
-			return false;
-		}
-	if (c->ndiag >= 1000)      /* a hostile file must not make the report itself a problem */
-		return false;
-	ROOM(c->a, c->diags, c->ndiag, c->diag_cap, 1);
-	c->diags[c->ndiag++] = (struct diag){(uint16_t)code, table[code].severity, 1, str_copy(c->a, str_of(text)), where};
+	d.text = str_of(text);
+	diag_pass_on(c, &d);
 	return false;
 }

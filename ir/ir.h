@@ -272,6 +272,15 @@ enum optimizer_impl { IMPL_FOREACH, IMPL_FUSED, IMPL_FORLOOP };
 
 enum modality { MOD_NONE, MOD_VISION, MOD_AUDIO, MOD_LANGUAGE, MOD_PROJECTOR, MOD_OTHER, MOD_COUNT };
 
+/* ---- devices ------------------------------------------------------------------------------------- */
+
+struct device {                    /* a row of device.def */
+	const char *name, *source;
+	uint64_t total;            /* bytes */
+	uint64_t context_low, context_high;
+	uint8_t sm;                /* compute capability, 90 = 9.0 */
+};
+
 /* ---- the schedule -------------------------------------------------------------------------------- */
 
 enum factor { FAC_PARAM, FAC_GRAD, FAC_OPT, FAC_SAVED, FAC_TRANSIENT, FAC_INPUT, FAC_COUNT };
@@ -286,6 +295,9 @@ struct geom {                      /* shape, strides and dtype; interned by geom
 
 struct storage {
 	uint64_t nbytes;           /* rounded up to 512; 0 stays 0 */
+	uint64_t requested;        /* as asked for */
+	uint64_t scratch;          /* at most this much more the kernel that makes it takes while it runs (passes/lower/scratch.c) */
+	bool scratch_optional;     /* where there is no room for it, another kernel runs */
 	const char *op;            /* the kernel that asked for it */
 	const struct geom *geom;   /* of the tensor it was made for */
 	uint32_t tensors;          /* live tensors on it, while the schedule is made */
@@ -393,6 +405,7 @@ uint64_t round512(uint64_t);
 
 struct limits limits_default(void);
 bool diag(struct ctx *, enum diag_code, ...);                     /* formats, stores; returns false, so that errors read `return diag(...)` */
+void diag_pass_on(struct ctx *, const struct diag *);            /* what another context was told, once */
 const char *diag_format(unsigned code);
 unsigned diag_severity(unsigned code);
 const char *diag_name(unsigned code);                             /* "E012" */
@@ -492,6 +505,11 @@ void schedule_span(struct schedule *, unsigned step, unsigned phase, uint32_t mi
 const char *phase_name(unsigned);
 const char *factor_name(unsigned);
 const char *modality_name(unsigned);
+
+/* ---- device.c ------------------------------------------------------------------------------------------- */
+
+const struct device *device_at(int64_t);                          /* the recipe's choice; NULL: 0, or behind the last */
+bool device_workspace(unsigned sm, unsigned minor, uint64_t *cublas, uint64_t *lt);        /* of PyTorch 2.minor */
 
 /* ---- recipe.c ------------------------------------------------------------------------------------------- */
 

@@ -6,6 +6,15 @@
 
 #include <string.h>
 
+#define DEVICE_NAMES device_names
+static const char device_names[] = "none"
+#define DEVICE(name, sm, total, low, high, source) "|" name
+#define WORKSPACE(first, last, sm_first, sm_last, cublas, lt, source)
+#include "device.def"
+#undef DEVICE
+#undef WORKSPACE
+    ;
+
 static const struct key_info table[RK_COUNT] = {
 	[RK_NONE] = {"", RT_TEXT, NULL, "", ""},
 #define KEY(id, name, type, choices, dflt, help) [RK_##id] = {name, type, choices, dflt, help},

@@ -10,12 +10,14 @@ struct factors {
 
 struct phase_row {
 	uint64_t tensors;          /* peak; of the largest micro-batch */
+	uint64_t allocated, reserved;      /* peaks of the allocator, workspaces and slack included */
 	struct factors at;         /* at that instant */
 	bool ran;
 };
 
 struct step_row {
 	uint64_t tensors, forward_end;
+	uint64_t allocated, reserved;
 	uint8_t phase;             /* the earliest that reaches tensors */
 	uint32_t event;            /* where */
 	struct phase_row phases[PH_COUNT];
@@ -56,6 +58,42 @@ struct modality_row {
 	struct factors plain;      /* plain sum */
 };
 
+enum block_use { USE_FREE, USE_STORAGE, USE_WORKSPACE };
+
+struct block_row {                 /* a block of the caching allocator at the peak */
+	uint64_t bytes;
+	uint32_t storage;          /* USE_STORAGE */
+	uint8_t use;
+};
+
+struct segment_row {
+	uint64_t bytes;            /* from the driver */
+	uint32_t first, nblock;    /* in memory_row.blocks, by address */
+	uint8_t stream;
+	bool small, expandable;
+};
+
+struct memory_row {                /* what PyTorch's allocator and the driver would say */
+	uint64_t allocated, reserved;      /* each the largest of both steps */
+	uint64_t allocated_at, reserved_at, largest_free;  /* at the peak of the tensors; the last: of one block */
+	struct segment_row *segments;  uint32_t nsegment;        /* there */
+	struct block_row *blocks;      uint32_t nblock;
+	uint32_t flushes;          /* how often cached segments were given back for want of memory */
+	uint64_t limit;            /* what cudaMalloc could give, 0 = no limit */
+	uint64_t short_of;         /* the first request that could not be met, 0 = none */
+	uint32_t short_event;
+	uint64_t context_low, context_high;
+	uint64_t scratch;          /* how much more the allocator would hold if every kernel took the most it may */
+	uint64_t process_low, process_high;
+};
+
+struct verdict {
+	bool asked, fits;
+	bool sure;                 /* false: it depends on what is only known as a range */
+	uint64_t budget;
+	int64_t margin;
+};
+
 struct op_count {
 	struct str name;
 	uint32_t count;
@@ -79,6 +117,8 @@ struct report {
 	struct alike_row *live_alike;       uint32_t nlive_alike;
 	struct modality_row modalities[MOD_COUNT];
 	struct factors plain;      /* the founding paper's equation: every factor summed over layers, no time axis */
+	struct memory_row memory;
+	struct verdict verdict;
 	struct op_count *unknown;   uint32_t nunknown;
 	uint32_t modelled_nodes, sized, values;
 	struct str *unbound;        uint32_t nunbound;
@@ -87,6 +127,35 @@ struct report {
 	const struct diag *load_diags;      uint32_t nload_diag;
 	bool lower_bound;
 };
+
+/* ---- sweeps ---- */
+
+struct sweep_axis {
+	struct str name;
+	unsigned key;              /* RK_NONE: a dim */
+	struct str *text;    uint32_t n;
+	int64_t *number;           /* of the values, NULL = not numbers */
+	bool fitted;               /* searched: the largest that fits */
+};
+
+struct sweep_row {
+	bool ok, lower_bound;
+	uint64_t tensors, allocated, reserved, process_low, process_high;
+	struct factors at;         /* at the peak */
+	uint8_t step, phase;
+	struct verdict verdict;
+	int64_t found;             /* value of the fitted axis, 0 = none fits */
+	char error[240];
+};
+
+struct sweep_table {
+	struct sweep_axis *axes;  uint32_t naxis, axis_cap;
+	struct sweep_row *rows;   uint32_t nrow;          /* the first axis changes slowest; a fitted axis has no rows of its own */
+	struct str file;
+	const struct recipe *base;
+	bool fits;                 /* an axis is fitted */
+};
+uint32_t sweep_value(const struct sweep_table *, uint32_t row, uint32_t axis);  /* which of the axis' values the row has */
 
 uint64_t factors_total(const struct factors *);
 uint64_t factors_act(const struct factors *);

@@ -24,7 +24,7 @@ uint32_t
 schedule_alloc(struct schedule *s, uint64_t nbytes)
 {
 	ROOM(s->c->a, s->storages, s->nstorage, s->storage_cap, 1);
-	s->storages[s->nstorage] = (struct storage){.nbytes = round512(nbytes), .phase = s->nspan - 1, .factor = FAC_TRANSIENT};
+	s->storages[s->nstorage] = (struct storage){.nbytes = round512(nbytes), .requested = nbytes, .phase = s->nspan - 1, .factor = FAC_TRANSIENT};
 	event(s, s->nstorage * 2);
 	return s->nstorage++;
 }

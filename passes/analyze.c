@@ -1,6 +1,7 @@
 /* The door of the passes: a model and a recipe to a report. */
 #include "../ir/api.h"
 #include "passes.h"
+#include "sweep.h"
 
 #include <stdlib.h>
 
@@ -9,6 +10,7 @@ struct work {
 	const struct recipe *r;
 	mc_report *out;
 	enum when when;
+	bool brief;
 };
 
 static void
@@ -91,7 +93,7 @@ check_recipe(struct analysis *a)
 {
 	static const unsigned later[] = {
 		RK_QUANTIZE, RK_PARALLEL_STRATEGY, RK_PARALLEL_DP, RK_PARALLEL_TP, RK_PARALLEL_PP,
-		RK_OFFLOAD_OPTIMIZER, RK_OFFLOAD_PARAM, RK_OFFLOAD_ACTIVATIONS, RK_ALLOC_EXPANDABLE, RK_ALLOC_MAX_SPLIT, RK_CAPACITY,
+		RK_OFFLOAD_OPTIMIZER, RK_OFFLOAD_PARAM, RK_OFFLOAD_ACTIVATIONS,
 	};
 
 	for (size_t i = 0; i < sizeof later / sizeof later[0]; i++)
@@ -114,6 +116,7 @@ analyze(void *arg)
 	a->r = recipe_copy(a->c->a, w->r);
 	a->g = graph_copy(w->m->g, a->c);
 	a->report = r;
+	a->brief = w->brief;
 	r->r = a->r;
 	r->file = w->m->c.file;
 	r->loaded = w->m->g;
@@ -132,10 +135,10 @@ analyze(void *arg)
 }
 
 static mc_status
-run(const mc_model *m, const mc_recipe *recipe, const mc_options *o, mc_report **out, enum when when)
+run(const mc_model *m, const mc_recipe *recipe, const mc_options *o, mc_report **out, enum when when, bool brief)
 {
 	struct recipe dflt;
-	struct work w = {.m = m, .r = recipe ? &recipe->r : &dflt, .when = when};
+	struct work w = {.m = m, .r = recipe ? &recipe->r : &dflt, .when = when, .brief = brief};
 	mc_status st;
 
 	*out = NULL;
@@ -157,11 +160,17 @@ run(const mc_model *m, const mc_recipe *recipe, const mc_options *o, mc_report *
 mc_status
 mc_analyze(const mc_model *m, const mc_recipe *r, const mc_options *o, mc_report **out)
 {
-	return run(m, r, o, out, TRAIN);
+	return run(m, r, o, out, TRAIN, false);
+}
+
+mc_status
+analyze_brief(const mc_model *m, const mc_recipe *r, const mc_options *o, mc_report **out)
+{
+	return run(m, r, o, out, TRAIN, true);
 }
 
 mc_status
 mc_inspect(const mc_model *m, const mc_recipe *r, const mc_options *o, mc_report **out)
 {
-	return run(m, r, o, out, ALWAYS);
+	return run(m, r, o, out, ALWAYS, false);
 }

@@ -60,6 +60,12 @@ check_dump_name(struct analysis *a)
 	return diag(a->c, DIAG_BAD_VALUE, "dump-ir", SFMT(str_of(name)), known.p);
 }
 
+static bool
+is_for_readers(const struct pass *p)
+{
+	return p->run == pass_attribute || p->run == pass_group;
+}
+
 bool
 passes_run(struct analysis *a, enum when when)
 {
@@ -68,7 +74,7 @@ passes_run(struct analysis *a, enum when when)
 	if (a->c->dump_after && strcmp(a->c->dump_after, "load") == 0)
 		dump(a);
 	for (unsigned i = 0; pass_at(i); i++)
-		if (pass_at(i)->when <= when && !run(a, pass_at(i)))
+		if (pass_at(i)->when <= when && !(a->brief && is_for_readers(pass_at(i))) && !run(a, pass_at(i)))
 			return false;
 	return true;
 }

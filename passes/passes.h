@@ -13,6 +13,7 @@ struct plan {                      /* made by the adapt group, read-only in lowe
 	uint32_t *release;         /* values whose holder in the forward ends, by node: release[release_at[n]] .. release[release_at[n + 1]] */
 	uint32_t *release_at;
 	struct block *blocks;      uint32_t nblock;       /* what backward runs again: checkpointed calls, custom Functions; in order, not overlapping */
+	uint8_t sm;                /* compute capability of the card, 0 = not known */
 	uint8_t param_dtype;       /* run-time dtype of parameters of the file's main dtype */
 	uint8_t low_dtype;         /* autocast, DT_NONE = none */
 	uint8_t input_dtype;       /* of floating-point inputs */
@@ -21,16 +22,29 @@ struct plan {                      /* made by the adapt group, read-only in lowe
 	bool loss_in_model;        /* an appended loss runs before the model's forward returns, as the libraries' do */
 };
 
+struct machine {                   /* what the job runs on; by adapt/device.c */
+	const struct device *device;       /* NULL = none named */
+	uint64_t budget;           /* what the verdict is about, 0 = nothing asked */
+	uint64_t total;            /* of the device or the capacity, 0 = not known */
+	uint64_t context_low, context_high;
+	bool context_counts;       /* it is known for this card or measured: the budget must hold it too */
+	uint64_t limit_low, limit_high;    /* what cudaMalloc can give if the context is as low or high as that, 0 = no limit */
+	uint64_t workspace, lt_workspace;
+};
+
 struct analysis {
 	struct ctx *c;
 	struct recipe *r;
 	struct graph *g;           /* the model's own copy */
 	struct plan plan;
+	struct machine machine;
 	struct schedule *sched;
 	struct str *assumptions;   uint32_t nassumption, assumption_cap;
 	struct str *unbound;       uint32_t nunbound, unbound_cap;       /* symbols that nobody bound */
 	uint32_t sized, unsized, first_unsized;    /* values that the lowering could and could not size */
 	bool lower_bound;
+	bool scratch_missed;       /* kernels' scratch space was not always cached when the schedule was replayed */
+	bool brief;                /* a row of a sweep: nobody reads who holds the bytes */
 	struct report *report;
 };
 

@@ -329,7 +329,7 @@ static void
 run_row(struct call *c)
 {
 	struct sim *s = c->s;
-	uint32_t fn = tape_begin(c);
+	uint32_t fn = tape_begin(c), first = s->sched->nstorage;
 
 	s->nresult = 0;
 	for (unsigned i = 0; i < c->code->nout; i++) {
@@ -343,6 +343,7 @@ run_row(struct call *c)
 		for (unsigned i = 0; i < c->code->nout; i++)
 			push_result(s, c->out[i]);
 	}
+	scratch_note(c, c->code->nout ? c->out[0] : 0, first);
 	tape_end(c, fn);
 }
 

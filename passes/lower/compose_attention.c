@@ -43,6 +43,24 @@ is_half(unsigned dt)
 
 /* ---- which backend ----------------------------------------------------------------------------------------- */
 
+/* Both fused kernels need 16-bit brain floats to be native; flash attention was not written for cards before Ampere, nor its backward for
+ * heads of 193 to 224 on those with little shared memory. */
+static bool
+card_has_flash(const struct sim *s, const struct attention_args *a)
+{
+	unsigned sm = s->plan->sm;
+	int64_t head = geom_at(s, a->q)->dim[3];
+	bool small = sm == 86 || sm == 89 || sm >= 120;
+
+	return !sm || (sm >= 80 && !(small && head > 192 && head <= 224 && needs_grad(s, a->q)));
+}
+
+static bool
+card_has_efficient(const struct sim *s, unsigned dtype)
+{
+	return !s->plan->sm || s->plan->sm >= 80 || (s->plan->sm >= 50 && dtype != DT_BF16);
+}
+
 static enum attention
 choose(const struct sim *s, const struct attention_args *a)
 {
@@ -53,9 +71,9 @@ choose(const struct sim *s, const struct attention_args *a)
 		return q->rank == 4 ? (enum attention)forced : ATT_MATH;
 	if (q->rank != 4)
 		return ATT_MATH;
-	if (is_half(q->dtype) && !a->mask && q->dim[3] == v->dim[3] && q->dim[3] <= 256 && q->dim[3] % 8 == 0)
+	if (is_half(q->dtype) && !a->mask && q->dim[3] == v->dim[3] && q->dim[3] <= 256 && q->dim[3] % 8 == 0 && card_has_flash(s, a))
 		return ATT_FLASH;
-	if (q->dim[3] % (is_half(q->dtype) ? 8 : 4) == 0 && q->dim[1] == k->dim[1])
+	if (card_has_efficient(s, q->dtype) && q->dim[3] % (is_half(q->dtype) ? 8 : 4) == 0 && q->dim[1] == k->dim[1])
 		return ATT_EFFICIENT;
 	return ATT_MATH;
 }

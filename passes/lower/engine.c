@@ -214,7 +214,10 @@ row_backward(struct sim *s, uint32_t fn, const uint32_t *grads, uint32_t *out)
 
 		for (c.elem = 0; c.elem < n; c.elem++) {
 			bool needed = s->fns[fn].edge[first + c.elem].fn != 0;
+			uint32_t storage = s->sched->nstorage;
 			uint32_t t = needed || (g->always && c.arg[g->arg].kind != ARG_NONE) ? formula_run(&c, &g->f) : 0;
+
+			scratch_note(&c, t, storage);
 
 			made[g->arg] = t;
 			out[first + c.elem] = needed ? tensor_hold(s, t) : 0;

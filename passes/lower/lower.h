@@ -269,6 +269,9 @@ void autocast_call(struct call *);
 void autocast_clear(struct sim *);
 bool call_failed(struct call *, const char *why);                 /* reports once a node, counts; returns false */
 
+/* scratch.c: what the kernel may take while it runs, noted with the storage of its result t */
+void scratch_note(const struct call *, uint32_t t, uint32_t first_storage);
+
 /* compose_*.c: rows of op.def that are made of other operators */
 #define OP(id, name, schema, cast, forward, backward)
 #define COMPOSE(id, name, schema, cast) uint32_t compose_##id(struct call *);
