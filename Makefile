@@ -17,7 +17,7 @@ ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden $(WARN) $(CFLAGS)
 LDLIBS = -lzip -ljansson
 
 IR = api arena diag dtype expr geom graph op print recipe schedule size str verify
-FRONTEND = export export_arg export_node frontend json load recipe textir zip
+FRONTEND = export export_arg export_node frontend json load pickle recipe textir zip
 PASSES = analyze blocks calls pass raise/bind raise/noops \
 	adapt/attention adapt/casts adapt/checkpoint adapt/lifetime adapt/lora adapt/loss adapt/masks adapt/modality adapt/modes adapt/precision adapt/trainable \
 	lower/build lower/build_dense lower/build_index lower/build_reduce lower/build_view lower/call lower/checkpoint lower/code \
@@ -69,7 +69,7 @@ check: deps
 
 # ---- tests -----------------------------------------------------------------------------------------------------------
 
-TESTS = damage door expr geom hand ops recipe text truth
+TESTS = damage door expr geom hand ops pickle recipe text truth
 TEST_BIN = $(TESTS:%=$(B)/tests/test_%)
 
 $(B)/tests/test_%: $(B)/tests/test_%.o $(B)/tests/support.o $(B)/libmemcrest.a

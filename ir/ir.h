@@ -373,6 +373,7 @@ unsigned dtype_by_name(struct str);                               /* contract's 
 unsigned dtype_by_serde(int64_t);
 unsigned dtype_by_c10(int64_t);
 unsigned dtype_by_onnx(int64_t);
+unsigned dtype_by_storage(struct str prefix);                     /* "Float" of FloatStorage */
 bool dtype_is_float(unsigned);
 uint64_t dtype_bytes(unsigned dtype, uint64_t elements);
 
