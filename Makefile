@@ -14,10 +14,10 @@ OPT_debug = -O0 -g
 OPT_asan = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -DMC_ARENA_MALLOC
 CFLAGS = $(OPT_$(VARIANT))
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden $(WARN) $(CFLAGS)
-LDLIBS = -lzip -ljansson
+LDLIBS = -lzip -ljansson -lm
 
-IR = api arena diag dtype expr geom graph op print recipe schedule size str verify
-FRONTEND = export export_arg export_node frontend json load pickle recipe textir zip
+IR = api arena diag dtype expr geom graph number op print recipe schedule size str verify
+FRONTEND = export export_arg export_node frontend json load pickle recipe script_lex script_parse textir zip
 PASSES = analyze blocks calls pass raise/bind raise/noops \
 	adapt/attention adapt/casts adapt/checkpoint adapt/lifetime adapt/lora adapt/loss adapt/masks adapt/modality adapt/modes adapt/precision adapt/trainable \
 	lower/build lower/build_dense lower/build_index lower/build_reduce lower/build_view lower/call lower/checkpoint lower/code \
@@ -69,7 +69,7 @@ check: deps
 
 # ---- tests -----------------------------------------------------------------------------------------------------------
 
-TESTS = damage door expr geom hand ops pickle recipe text truth
+TESTS = damage door expr geom hand number ops pickle recipe script text truth
 TEST_BIN = $(TESTS:%=$(B)/tests/test_%)
 
 $(B)/tests/test_%: $(B)/tests/test_%.o $(B)/tests/support.o $(B)/libmemcrest.a

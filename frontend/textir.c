@@ -3,7 +3,7 @@
  * format. One line a thing; what is absent takes its default.
  *
  *     memcrest-ir 1
- *     sym NAME MIN..[MAX]
+ *     sym NAME MIN..[MAX] [~ EXAMPLE]
  *     input|param|buffer|const VALUE ["full name"] [: TYPE] [trainable] [persistent] [tied VALUE]
  *     VALUE [: TYPE], .. = OP[_]([name=]ARG, ..) [as "node"] [no_grad] [@"path":"class"/..] [!LINE "statement"]..
  *     output VALUE
@@ -184,6 +184,12 @@ expression(struct reader *r, struct sint *out)
 	}
 	if (!n)
 		return fail(r, "a size is expected");
+	if (accept(r, "int(")) {   /* a number that the graph computes */
+		if (!known_value(r, &e) || !expect(r, ")"))
+			return false;
+		*out = (struct sint){0, expr_val(r->g, e)};
+		return true;
+	}
 	if (!str_eq(str_trim(str_sub(r->s, 0, n)), S("?")))
 		expr_parse(r->g, str_trim(str_sub(r->s, 0, n)), &e);
 	else
@@ -458,18 +464,23 @@ node(struct reader *r)
 static bool
 symbol(struct reader *r)
 {
-	uint32_t s = sym_add(r->g, word(r));
-	struct str range;
+	struct str range, name;
 	int64_t dots, n;
+	uint32_t s;
 
 	skip(r);
 	range = r->s;
+	if (!str_cut(&range, ' ', &name) || !name.n)
+		return fail(r, "a symbol has no name");
+	s = sym_add(r->g, name);
 	dots = str_find(range, '.');
 	if (dots < 0 || !str_int(str_sub(range, 0, (uint32_t)dots), &r->g->syms[s].min))
 		return fail(r, "a symbol's range is MIN..[MAX]");
 	range = str_sub(range, (uint32_t)dots + 2, range.n);
 	if (str_cut(&range, ' ', &r->s) && str_int(r->s, &n))
 		r->g->syms[s].max = n;
+	if (range.n && str_starts(range, S("~ ")) && str_int(str_sub(range, 2, range.n), &n))
+		r->g->syms[s].example = n;
 	r->s = S("");
 	return true;
 }

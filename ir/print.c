@@ -225,6 +225,8 @@ graph_print(const struct graph *g, struct buf *b)
 		buf_fmt(b, "sym %.*s %lld..", SFMT(graph_str(g, g->syms[i].name)), (long long)g->syms[i].min);
 		if (g->syms[i].max >= 0)
 			buf_fmt(b, "%lld", (long long)g->syms[i].max);
+		if (g->syms[i].example)
+			buf_fmt(b, " ~ %lld", (long long)g->syms[i].example);
 		if (g->syms[i].value >= 0)
 			buf_fmt(b, " = %lld", (long long)g->syms[i].value);
 		buf_str(b, S("\n"));

@@ -266,9 +266,11 @@ bool call_failed(struct call *, const char *why);                 /* reports onc
 /* compose_*.c: rows of op.def that are made of other operators */
 #define OP(id, name, schema, cast, forward, backward)
 #define COMPOSE(id, name, schema, cast) uint32_t compose_##id(struct call *);
+#define PRIM(id, name, schema)
 #include "../../ir/op.def"
 #undef OP
 #undef COMPOSE
+#undef PRIM
 
 /* shapes that several compositions share */
 uint32_t do_view(struct sim *, uint32_t t, unsigned rank, const int64_t *dim);
