@@ -18,7 +18,7 @@ LDLIBS = -lzip -ljansson -lm
 
 IR = api arena diag dtype expr geom graph number op print recipe schedule size str verify
 FRONTEND = export export_arg export_node frontend json load pickle recipe script_lex script_parse textir zip
-PASSES = analyze blocks calls pass raise/bind raise/noops \
+PASSES = analyze blocks calls pass raise/bind raise/infer raise/infer_prim raise/infer_region raise/inputs raise/noops \
 	adapt/attention adapt/casts adapt/checkpoint adapt/lifetime adapt/lora adapt/loss adapt/masks adapt/modality adapt/modes adapt/precision adapt/trainable \
 	lower/build lower/build_dense lower/build_index lower/build_reduce lower/build_view lower/call lower/checkpoint lower/code \
 	lower/compose_attention lower/compose_basic lower/compose_loss lower/compose_matmul lower/compose_norm \
@@ -69,7 +69,7 @@ check: deps
 
 # ---- tests -----------------------------------------------------------------------------------------------------------
 
-TESTS = damage door expr geom hand number ops pickle recipe script text truth
+TESTS = damage door expr geom hand infer number ops pickle recipe script text truth
 TEST_BIN = $(TESTS:%=$(B)/tests/test_%)
 
 $(B)/tests/test_%: $(B)/tests/test_%.o $(B)/tests/support.o $(B)/libmemcrest.a

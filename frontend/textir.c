@@ -8,7 +8,7 @@
  *     VALUE [: TYPE], .. = OP[_]([name=]ARG, ..) [as "node"] [no_grad] [@"path":"class"/..] [!LINE "statement"]..
  *     output VALUE
  *
- * VALUE is %name or %"any name"; TYPE is DTYPE[dim, ..]; ARG is a value, an expression, float(x), true, a dtype, "text", none, or a list.
+ * VALUE is %name or %"any name"; TYPE is DTYPE[dim, ..], or "list": all results as one; ARG is a value, an expression, float(x), true, a dtype, "text", none, or a list.
  */
 #include "frontend.h"
 
@@ -208,6 +208,10 @@ type(struct reader *r, uint32_t v)
 
 	if (!accept(r, ":"))
 		return true;
+	if (accept(r, "list")) {
+		r->g->vals[v].flags |= VF_LIST;
+		return true;
+	}
 	if (!accept(r, "?")) {
 		w = word(r);
 		r->g->vals[v].dtype = (uint8_t)dtype_by_name(w);
@@ -353,6 +357,8 @@ arguments(struct reader *r, uint32_t n)
 		next = (unsigned)at + 1;
 		accept(r, ",");
 	}
+	if (op_is_variadic(op))
+		r->g->nodes[n].narg = (uint16_t)(next > op_narg(op) ? next : op_narg(op));
 	return true;
 }
 
@@ -446,7 +452,7 @@ node(struct reader *r)
 	}
 	if (!operator(r, &op, &inplace, &target) || !expect(r, "("))
 		return false;
-	n = node_new(r->g, op, op ? op_narg(op) : 64, nout);
+	n = node_new(r->g, op, op && !op_is_variadic(op) ? op_narg(op) : 64, nout);
 	r->g->nodes[n].target = graph_name(r->g, target);
 	r->g->nodes[n].flags = inplace ? NF_INPLACE : 0;
 	r->g->nodes[n].name = nout ? r->g->vals[outs[0]].name : 0;

@@ -387,6 +387,7 @@ const struct op *op_info(unsigned op);
 unsigned op_by_name(struct str name, bool *inplace);              /* "add", "add.Tensor", "add_.Tensor"; OP_NONE = unknown */
 uint32_t op_args(unsigned op, struct arg_name *names, uint32_t cap);
 uint32_t op_narg(unsigned op);
+bool op_is_variadic(unsigned op);
 int op_arg_index(unsigned op, struct str name);                   /* -1 = no such argument */
 
 /* ---- size.c: arithmetic that cannot overflow in silence --------------------------------------------- */

@@ -103,3 +103,10 @@ op_arg_index(unsigned op, struct str name)
 	}
 	return -1;
 }
+
+/* The ends of regions take as many values as the region hands on. */
+bool
+op_is_variadic(unsigned op)
+{
+	return op == OP_ENDIF || op == OP_LOOP || op == OP_ENDLOOP;
+}

@@ -51,6 +51,12 @@ unbound_list(struct analysis *a)
 			s = str_fmt(a->c->a, "%.*s%.*s[%u]: ", SFMT(s), SFMT(input), x->axis);
 		s = str_fmt(a->c->a, "%.*s%s--dim %.*s=N)", SFMT(s), common, SFMT(name));
 	}
+	for (uint32_t i = 0; i < g->ninput; i++) {
+		struct str name = graph_str(g, g->vals[g->inputs[i]].name);
+
+		if (g->vals[g->inputs[i]].rank == RANK_UNKNOWN)
+			s = str_fmt(a->c->a, "%.*s%s%.*s (the file has no shape of it: --shape %.*s=AxBx..)", SFMT(s), s.n ? ", " : "", SFMT(name), SFMT(name));
+	}
 	return s;
 }
 
@@ -120,6 +126,8 @@ analyze(void *arg)
 	r->load_diags = w->m->c.diags;
 	r->nload_diag = w->m->c.ndiag;
 	count_nodes(a, r);
+	for (uint32_t i = 0; i < a->g->nnote; i++)
+		assume(a, "%.*s", SFMT(a->g->notes[i]));
 	if (w->when == TRAIN && !check_recipe(a))
 		return false;
 	if (!passes_run(a, w->when))

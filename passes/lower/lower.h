@@ -306,6 +306,9 @@ void checkpoint_block(struct sim *, uint32_t first, uint32_t last);
 void checkpoint_backward(struct sim *, uint32_t fn, const uint32_t *grads, uint32_t *out);        /* out: held by the caller */
 void checkpoint_closure_drop(struct sim *, void *closure);
 
+/* step.c */
+struct sim *sim_new(struct analysis *, struct schedule *);
+
 /* forward.c */
 void run_nodes(struct sim *, uint32_t first, uint32_t last, bool blocks);        /* blocks: checkpoint those of the plan */
 void env_set(struct sim *, uint32_t val, uint32_t t);             /* takes a hold of its own */

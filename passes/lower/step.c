@@ -11,8 +11,8 @@
 
 /* ---- before the first step -------------------------------------------------------------------------------- */
 
-static struct sim *
-sim_new(struct analysis *a)
+struct sim *
+sim_new(struct analysis *a, struct schedule *sched)
 {
 	struct sim *s = NEW(a->c->a, struct sim, 1);
 
@@ -20,7 +20,7 @@ sim_new(struct analysis *a)
 	s->g = a->g;
 	s->r = a->r;
 	s->plan = &a->plan;
-	s->sched = a->sched = schedule_new(a->c);
+	s->sched = sched;
 	s->geoms = geoms_new(a->c->a);
 	s->pool = pool_new(a->c->a);
 	s->code = NEW(a->c->a, struct op_code, OP_COUNT);
@@ -233,7 +233,8 @@ pass_lower(struct analysis *a)
 
 	if (!optimizer_known(a))
 		return false;
-	x.s = sim_new(a);
+	a->sched = schedule_new(a->c);
+	x.s = sim_new(a, a->sched);
 	make_start(&x);
 	for (unsigned step = 1; step <= 2; step++)
 		run_step(&x, step);
