@@ -17,7 +17,8 @@ ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden $(WARN) $(CFLAGS)
 LDLIBS = -lzip -ljansson -lm
 
 IR = api arena diag dtype expr geom graph number op print recipe schedule size str verify
-FRONTEND = export export_arg export_node frontend json load pickle recipe script_lex script_parse textir zip
+FRONTEND = export export_arg export_node frontend json load pickle recipe script script_aten script_branch script_builtin script_call script_eval script_input script_lex script_list script_object \
+	script_parse script_run script_thing textir zip
 PASSES = analyze blocks calls pass raise/bind raise/infer raise/infer_prim raise/infer_region raise/inputs raise/noops \
 	adapt/attention adapt/casts adapt/checkpoint adapt/lifetime adapt/lora adapt/loss adapt/masks adapt/modality adapt/modes adapt/precision adapt/trainable \
 	lower/build lower/build_dense lower/build_index lower/build_reduce lower/build_view lower/call lower/checkpoint lower/code \
@@ -69,12 +70,12 @@ check: deps
 
 # ---- tests -----------------------------------------------------------------------------------------------------------
 
-TESTS = damage door expr geom hand infer number ops pickle recipe script text truth
+TESTS = damage door expr geom hand infer inline number ops pickle recipe script text truth
 TEST_BIN = $(TESTS:%=$(B)/tests/test_%)
 
-$(B)/tests/test_%: $(B)/tests/test_%.o $(B)/tests/support.o $(B)/libmemcrest.a
+$(B)/tests/test_%: $(B)/tests/test_%.o $(B)/tests/support.o $(B)/tests/archive.o $(B)/libmemcrest.a
 	$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS) -lcmocka -lz
-.SECONDARY: $(TEST_BIN:=.o) $(B)/tests/support.o
+.SECONDARY: $(TEST_BIN:=.o) $(B)/tests/support.o $(B)/tests/archive.o
 
 tests: $(B)/memcrest $(TEST_BIN)
 	sh tests/run.sh $(B)/memcrest $(TEST_BIN)

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static const struct frontend *const table[] = {&frontend_export, &frontend_textir};
+static const struct frontend *const table[] = {&frontend_export, &frontend_script, &frontend_textir};
 
 const struct frontend *
 frontend_at(unsigned i)

@@ -459,9 +459,9 @@ parse_block(struct lexer *l, uint32_t outer, struct stmt **out)
 /* ---- functions -------------------------------------------------------------------------------------------------------- */
 
 static bool
-parse_param(struct lexer *l, struct func *f, uint32_t *cap, uint32_t *dflt_cap)
+parse_param(struct lexer *l, struct func *f, uint32_t cap[3])
 {
-	struct term *type, *dflt = NULL;
+	struct term *type = NULL, *dflt = NULL;
 	struct str name = lex_word(l);
 
 	if (!name.n)
@@ -470,9 +470,11 @@ parse_param(struct lexer *l, struct func *f, uint32_t *cap, uint32_t *dflt_cap)
 		return false;
 	if (lex_accept(l, "=") && !parse_term(l, &dflt))
 		return false;
-	ROOM(l->c->a, f->param, f->nparam, *cap, 1);
-	ROOM(l->c->a, f->dflt, f->nparam, *dflt_cap, 1);
+	ROOM(l->c->a, f->param, f->nparam, cap[0], 1);
+	ROOM(l->c->a, f->dflt, f->nparam, cap[1], 1);
+	ROOM(l->c->a, f->type, f->nparam, cap[2], 1);
 	f->param[f->nparam] = intern(l, name);
+	f->type[f->nparam] = type;
 	f->dflt[f->nparam++] = dflt;
 	return true;
 }
@@ -481,7 +483,7 @@ static bool
 parse_func(struct lexer *l, uint32_t indent, struct func **out)
 {
 	struct func *f = *out = NEW(l->c->a, struct func, 1);
-	uint32_t cap = 0, dflt_cap = 0;
+	uint32_t cap[3] = {0};
 	struct term *type;
 
 	f->line = l->line;
@@ -493,7 +495,7 @@ parse_func(struct lexer *l, uint32_t indent, struct func **out)
 			return false;
 		if (lex_accept(l, ")"))
 			break;
-		if (!parse_param(l, f, &cap, &dflt_cap))
+		if (!parse_param(l, f, cap))
 			return false;
 	}
 	if (lex_accept(l, "->") && !parse_term(l, &type))

@@ -34,22 +34,19 @@ find_root(struct ctx *c, struct zip_archive *a)
 		a->root = str_copy(c->a, (struct str){first, (uint32_t)(slash - first) + 1});
 }
 
-struct zip_archive *
-zip_open_source(struct ctx *c, const struct source *src)
+static struct zip_archive *
+open_zip(struct ctx *c, const struct source *src, bool quiet)
 {
 	struct zip_archive *a = NEW(c->a, struct zip_archive, 1);
 	zip_error_t e;
 	zip_source_t *zs;
 
-	if (!is_zip(src)) {
-		diag(c, DIAG_ZIP_BAD, "the signature is missing");
-		return NULL;
-	}
 	zip_error_init(&e);
 	zs = zip_source_buffer_create(src->p, src->n, 0, &e);
 	a->z = zs ? zip_open_from_source(zs, ZIP_RDONLY, &e) : NULL;
 	if (!a->z) {
-		diag(c, DIAG_ZIP_BAD, zip_error_code_zip(&e) == ZIP_ER_NOZIP ? "the directory at its end is missing: the file is cut off" : zip_error_strerror(&e));
+		if (!quiet)
+			diag(c, DIAG_ZIP_BAD, zip_error_code_zip(&e) == ZIP_ER_NOZIP ? "the directory at its end is missing: the file is cut off" : zip_error_strerror(&e));
 		zip_source_free(zs);
 		zip_error_fini(&e);
 		return NULL;
@@ -58,6 +55,21 @@ zip_open_source(struct ctx *c, const struct source *src)
 	arena_defer(c->a, discard, a->z);
 	find_root(c, a);
 	return a;
+}
+
+struct zip_archive *
+zip_open_source(struct ctx *c, const struct source *src)
+{
+	if (is_zip(src))
+		return open_zip(c, src, false);
+	diag(c, DIAG_ZIP_BAD, "the signature is missing");
+	return NULL;
+}
+
+struct zip_archive *
+zip_peek(struct ctx *c, const struct source *src)
+{
+	return is_zip(src) ? open_zip(c, src, true) : NULL;
 }
 
 void
@@ -89,6 +101,18 @@ bool
 zip_has(const struct zip_archive *a, struct str name)
 {
 	return locate(a, name) >= 0;
+}
+
+bool
+zip_size(const struct zip_archive *a, struct str name, uint64_t *size)
+{
+	zip_int64_t i = locate(a, name);
+	zip_stat_t st;
+
+	if (i < 0 || zip_stat_index(a->z, (zip_uint64_t)i, 0, &st) || !(st.valid & ZIP_STAT_SIZE))
+		return false;
+	*size = st.size;
+	return true;
 }
 
 bool
