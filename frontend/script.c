@@ -69,7 +69,7 @@ note_frozen(struct script *s)
 	for (uint32_t v = 1; v < s->g->nval; v++) {
 		if (s->g->vals[v].kind == VAL_PARAM)
 			return;
-		weights |= s->g->vals[v].kind == VAL_CONST && dtype_is_float(s->g->vals[v].dtype);
+		weights |= s->g->vals[v].kind == VAL_CONST && dtype_is_float(s->g->vals[v].dtype) && str_starts(graph_str(s->g, s->g->vals[v].name), S("CONSTANTS."));
 	}
 	if (weights)
 		graph_note(s->g, "the module was frozen: its weights are constants without names, and none of them trains");

@@ -255,6 +255,7 @@ bool list_unfix(struct script *, struct items *);               /* its elements 
 
 /* script_aten.c */
 bool script_operator(struct script *, struct str target, struct str name, const struct args *, uint32_t results, struct thing *);
+bool script_quantized(struct script *, struct str name, const struct args *, uint32_t results, struct thing *);
 uint32_t script_node(struct script *, unsigned op, struct str target, uint32_t narg, uint32_t nout);
 uint32_t script_result(struct script *, uint32_t node, uint32_t k);
 struct arg script_arg(struct script *, const struct thing *, struct str param);

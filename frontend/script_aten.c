@@ -306,6 +306,42 @@ nothing_known(const struct args *a)
 	return a->n > 0;
 }
 
+/* Quantised layers get their weight packed: the tuple of what was packed stands for it. */
+static struct args
+unpacked(struct script *s, const struct args *a)
+{
+	const struct items *packed = a->n > 1 && a->at[1].kind == THING_TUPLE ? a->at[1].u.items : NULL;
+	struct args out = {.n = 1};
+
+	if (!packed)
+		return *a;
+	out.n = out.npos = packed->n + 1;
+	out.at = NEW(s->c->a, struct thing, out.n);
+	out.keyword = NEW(s->c->a, uint32_t, out.n);
+	out.at[0] = a->at[0];
+	if (packed->n)
+		memcpy(out.at + 1, packed->at, packed->n * sizeof *packed->at);
+	return out;
+}
+
+bool
+script_quantized(struct script *s, struct str name, const struct args *a, uint32_t results, struct thing *out)
+{
+	struct str full = str_fmt(s->c->a, "quantized::%.*s", SFMT(name));
+	struct args open;
+
+	if (str_ends(name, S("_prepack"))) {
+		*out = thing_items(s, THING_TUPLE, a->at, a->n);
+		return true;
+	}
+	if (str_ends(name, S("_unpack")) && a->n) {
+		*out = a->at[0];
+		return true;
+	}
+	open = unpacked(s, a);
+	return script_operator(s, full, full, &open, results, out);
+}
+
 bool
 script_operator(struct script *s, struct str target, struct str name, const struct args *a, uint32_t results, struct thing *out)
 {

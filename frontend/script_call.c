@@ -294,7 +294,11 @@ call_operator(struct script *s, const struct term *t, struct str path, uint32_t 
 		*out = (struct thing){0};
 		return true;
 	}
-	return script_operator(s, torch ? path : str_fmt(s->c->a, "%.*s::%.*s", SFMT(space), SFMT(name)), name, &a, results, out);
+	if (str_eq(space, S("quantized")))
+		return script_quantized(s, name, &a, results, out);
+	if (!torch && !str_eq(space, S("aten")))
+		name = path = str_fmt(s->c->a, "%.*s::%.*s", SFMT(space), SFMT(name));
+	return script_operator(s, path, name, &a, results, out);
 }
 
 bool

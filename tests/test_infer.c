@@ -81,6 +81,9 @@ static const struct {
 	{HEAD "%l : list = unbind(%x)\n%y = cat(%l)\noutput %y\n", DT_FP32, 1, {24}, 2},
 	/* a piece by its number: [6] */
 	{HEAD "%l : list = unbind(%x)\n%p = list(what=\"piece\", a=%l, b=1, c=none, d=4)\n%y = relu(%p)\noutput %y\n", DT_FP32, 1, {6}, 2},
+	/* an unknown number that no size depends on: a zero point, a factor */
+	{HEAD "%n = measure(what=\"int\", self=%x)\n%y = quantize_per_tensor(%x, float(0.5), %n, quint8)\noutput %y\n", DT_QUINT8, 2, {4, 6}, 1},
+	{HEAD "%n = measure(what=\"int\", self=%x)\n%y = mul(%x, %n)\noutput %y\n", DT_FP32, 2, {4, 6}, 1},
 	{HEAD "%l : list = split(%x, [4, 2], 1)\n%p = list(what=\"get\", a=%l, b=-1)\n%y = relu(%p)\noutput %y\n", DT_FP32, 2, {4, 2}, 2},
 };
 

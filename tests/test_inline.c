@@ -98,6 +98,12 @@ static const struct {
 	    "  def __enter__(self: __torch__.m.no_grad) -> NoneType:\n    self.prev = torch.is_grad_enabled()\n    torch.set_grad_enabled(False)\n    return None\n"
 	    "  def __exit__(self: __torch__.m.no_grad,\n    a: Any,\n    b: Any,\n    c: Any) -> NoneType:\n    prev = self.prev\n    torch.set_grad_enabled(prev)\n    return None\n", STATE, "relu[4,6]! neg[4,6]"},
 	{NET FORWARD "    if torch.ne(torch.dim(x), 2):\n      ops.prim.RaiseException(\"no\", \"builtins.ValueError\")\n    else:\n      pass\n    return torch.relu(x)\n", STATE, "relu[4,6]"},
+	/* quantised: the weight is what was packed */
+	{NET FORWARD "    w = self.w\n    q = torch.quantize_per_tensor(x, 0.5, 3, 13)\n    p = ops.quantized.linear_prepack(w, None)\n    return torch.dequantize(ops.quantized.linear(q, p, 1., 0))\n", STATE,
+	    "quantize_per_tensor[4,6] quantized_linear[4,8] dequantize[4,8]"},
+	/* an LSTM of hidden size 2: gates are 4 * 2 rows of the weight */
+	{NET FORWARD "    w = self.w\n    h = torch.zeros([1, 4, 2])\n    y = torch.unsqueeze(x, 0)\n    a, b, c = torch.lstm(y, [h, h], [w, w], False, 1, 0., True, False, False)\n    return a\n", STATE,
+	    "zeros[1,4,2] unsqueeze[1,4,6] lstm[1,4,2]"},
 	/* hooks run around forward */
 	{"class Net(Module):\n  __parameters__ = [\"w\", ]\n  __buffers__ = []\n  __forward_pre_hooks__ = [\"pre\", ]\n  __forward_hooks__ = [\"post\", ]\n" FORWARD "    return torch.relu(x)\n"
 	    "  def pre(self: __torch__.m.Net,\n    input: Tuple[Tensor]) -> Tuple[Tensor]:\n    return (torch.neg((input)[0]),)\n  def post(self: __torch__.m.Net,\n    input: Tuple[Tensor],\n    output: Tensor) -> Tensor:\n"

@@ -309,3 +309,69 @@ build_lse32(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 		dim[2] = 0;
 	return fresh_contiguous(c, 3, dim, DT_FP32);
 }
+
+/* ---- layers that are one kernel ----------------------------------------------------------------------------------- */
+
+uint32_t
+build_linear_rows(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	struct geom out = *x[0].g;
+
+	if (n < 2 || !x[1].g || !out.rank || !x[1].g->rank)
+		return mismatch(c);
+	out.dim[out.rank - 1] = x[1].g->dim[0];
+	return fresh_contiguous(c, out.rank, out.dim, dt ? dt : out.dtype);
+}
+
+static int64_t
+directions(const struct call *c)
+{
+	return call_bool(c, "bidirectional") ? 2 : 1;
+}
+
+/* hx is [layers * directions, batch, hidden]. */
+static bool
+is_recurrent(const struct operand *x, unsigned n)
+{
+	return n > 1 && x[1].g && x[0].g->rank >= 2 && x[1].g->rank == x[0].g->rank;
+}
+
+uint32_t
+build_rnn_out(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	struct geom out = *x[0].g;
+
+	if (!is_recurrent(x, n))
+		return mismatch(c);
+	out.dim[out.rank - 1] = x[1].g->dim[x[1].g->rank - 1] * directions(c);
+	return fresh_contiguous(c, out.rank, out.dim, dt ? dt : out.dtype);
+}
+
+uint32_t
+build_rnn_state(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	return build_full(c, x, n, dt);
+}
+
+/*
+ * cuDNN does not say what it reserves. Backward needs, of each layer, direction and time step, the gates (rows of the first weight) and for
+ * an LSTM the cell state, and what inner layers give to the next.
+ */
+uint32_t
+build_rnn_reserve(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	const struct value *w = call_arg(c, "params");
+	const struct geom *in = x[0].g, *w0 = w->kind == ARG_VALS && w->n && w->u.ts[0] ? geom_at(c->s, w->u.ts[0]) : NULL;
+	int64_t hidden, steps, layers = call_int(c, "num_layers", 1), total;
+
+	if (!is_recurrent(x, n) || !w0 || !w0->rank || layers < 1 || layers > 1 << 20)
+		return mismatch(c);
+	hidden = x[1].g->dim[x[1].g->rank - 1];
+	steps = in->dim[in->rank - 1] ? in->numel / in->dim[in->rank - 1] : 0;
+	total = layers * (w0->dim[0] + (c->op == OP_LSTM ? hidden : 0)) + (layers - 1) * hidden;
+	if (!call_bool(c, "train"))
+		total = 0;
+	if (!mul_i64(total, steps, &total) || !mul_i64(total, directions(c), &total))
+		return mismatch(c);
+	return fresh_contiguous(c, 1, &total, dt ? dt : in->dtype);
+}

@@ -312,5 +312,6 @@ struct sim *sim_new(struct analysis *, struct schedule *);
 /* forward.c */
 void run_nodes(struct sim *, uint32_t first, uint32_t last, bool blocks);        /* blocks: checkpoint those of the plan */
 void env_set(struct sim *, uint32_t val, uint32_t t);             /* takes a hold of its own */
+bool size_is_unknown(const struct graph *, uint32_t node);
 
 #endif

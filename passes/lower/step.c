@@ -226,6 +226,14 @@ count_coverage(struct step *x)
 			count_value(x, node_outs(g, n)[k]);
 }
 
+static void
+note_recurrent(struct analysis *a)
+{
+	for (uint32_t n = 1; n < a->g->nnode; n++)
+		if (a->g->nodes[n].op == OP_LSTM || a->g->nodes[n].op == OP_GRU)
+			assume(a, "what cuDNN keeps for the backward of recurrent layers is taken to be their gates, cell states and inner results");
+}
+
 bool
 pass_lower(struct analysis *a)
 {
@@ -239,6 +247,7 @@ pass_lower(struct analysis *a)
 	for (unsigned step = 1; step <= 2; step++)
 		run_step(&x, step);
 	count_coverage(&x);
+	note_recurrent(a);
 	a->lower_bound |= x.s->failed > 0;
 	if (a->unsized) {
 		struct str first = graph_str(a->g, a->g->vals[a->first_unsized].name);

@@ -202,6 +202,12 @@ default_symbols(struct analysis *a)
 		a->unbound[a->nunbound++] = graph_str(g, x->name);
 		a->lower_bound = x->open = true;
 	}
+	for (uint32_t i = 0; i < g->ninput; i++)
+		if (g->vals[g->inputs[i]].rank == RANK_UNKNOWN) {
+			ROOM(a->c->a, a->unbound, a->nunbound, a->unbound_cap, 1);
+			a->unbound[a->nunbound++] = graph_str(g, g->vals[g->inputs[i]].name);
+			a->lower_bound = true;
+		}
 	if (taken.n)
 		assume(a, "sizes that are not given are those of the trace: %.*s", SFMT(taken));
 }

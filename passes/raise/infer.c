@@ -252,13 +252,12 @@ copy_node(struct infer *f, const struct node *x)
 }
 
 static struct value
-ints_value(struct infer *f, const struct arg *a, bool *known)
+ints_value(struct infer *f, const struct arg *a)
 {
 	int64_t *n = NEW(f->a->c->a, int64_t, a->count + 1u);
 
 	for (uint32_t i = 0; i < a->count; i++)
-		if (!sint_eval(f->g, f->g->ints[a->first + i], &n[i]))
-			*known = false;
+		sint_eval(f->g, f->g->ints[a->first + i], &n[i]);
 	return V_INTS(n, a->count);
 }
 
@@ -290,10 +289,9 @@ value_of(struct infer *f, const struct arg *a, bool *known)
 	case ARG_VALS:
 		return tensors_value(f, a, known);
 	case ARG_INT:
-		*known &= sint_eval(f->g, a->u.i, &i);
-		return V_INT(i);
+		return V_INT(sint_eval(f->g, a->u.i, &i) ? i : 0);
 	case ARG_INTS:
-		return ints_value(f, a, known);
+		return ints_value(f, a);
 	case ARG_FLOAT:
 		return V_FLOAT(a->u.f);
 	case ARG_FLOATS:
@@ -317,7 +315,7 @@ run_row(struct infer *f, uint32_t n)
 	struct value arg[MAX_ARGS];
 	unsigned narg = x->narg < MAX_ARGS ? x->narg : MAX_ARGS;
 	uint32_t failed = f->s->failed, ndiag = f->a->c->ndiag;
-	bool known = x->op != OP_NONE && x->op != OP_NO_OP;
+	bool known = x->op != OP_NONE && x->op != OP_NO_OP && !size_is_unknown(f->g, n);
 
 	for (unsigned i = 0; known && i < narg; i++)
 		arg[i] = value_of(f, node_args(f->g, n) + i, &known);
