@@ -6,6 +6,7 @@
 #define MC_EXPORT_H
 
 #include "frontend.h"
+#include "pickle.h"
 
 struct rebound {                   /* a name's value before an inner region used the name */
 	uint32_t id, val;
@@ -28,7 +29,8 @@ struct loader {
 	struct strtab *paths;      /* storages of parameters */
 	uint32_t *owner;           /* parameter by storage */
 	uint32_t owner_cap;
-	const json_t *weights;
+	const json_t *weights;     /* records of tensors by name, or */
+	const struct pickle *state;        /* the state dict, in older archives */
 	uint8_t flags;             /* of nodes, by the region they are in */
 	unsigned depth;            /* of regions */
 	uint32_t region_first;     /* values above it were made in the region being read */
