@@ -17,7 +17,7 @@ ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden $(WARN) $(CFLAGS)
 LDLIBS = -lzip -ljansson -lm
 
 IR = api arena diag dtype expr geom graph number op print recipe schedule size str verify
-FRONTEND = export export_arg export_node foreign frontend json load pickle recipe script script_aten script_branch script_builtin script_call script_eval script_input script_lex script_list script_object \
+FRONTEND = export export_arg export_node export_region foreign frontend json load pickle recipe script script_aten script_branch script_builtin script_call script_eval script_input script_lex script_list script_object \
 	script_parse script_run script_thing textir zip
 PASSES = analyze blocks calls pass raise/bind raise/infer raise/infer_prim raise/infer_region raise/inputs raise/noops \
 	adapt/attention adapt/casts adapt/checkpoint adapt/lifetime adapt/lora adapt/loss adapt/masks adapt/modality adapt/modes adapt/precision adapt/trainable \

@@ -161,26 +161,29 @@ program_name(struct str member, struct str *name)
 	return name->n && str_find(*name, '/') < 0;
 }
 
-/* models/model.json, else the first program, or until torch 2.7 serialized_exported_program.json; 0 members = there is none. */
+static bool
+is_wanted(const struct ctx *c, struct str name)
+{
+	return str_eq(name, str_of(c->program ? c->program : "model"));
+}
+
+/* models/NAME.json of the name that is wanted, else the first; until torch 2.7 serialized_exported_program.json. How many there are. */
 static uint32_t
-find_program(struct ctx *c, const struct zip_archive *z, struct str *member, struct str *name, struct str *others)
+find_program(struct ctx *c, const struct zip_archive *z, struct str *member, struct str *name, struct str *all)
 {
 	uint32_t found = 0;
 
-	*others = S("");
+	*all = S("");
 	for (uint32_t i = 0; i < zip_count(z); i++) {
 		struct str m = zip_member(z, i), n = S("");
 
 		if (str_ends(m, S("serialized_exported_program.json")))
-			n = S("serialized");
+			n = S("model");
 		else if (!program_name(m, &n))
 			continue;
-		if (found++ && !str_eq(n, S("model"))) {
-			*others = str_fmt(c->a, "%.*s%s%.*s", SFMT(*others), others->n ? ", " : "", SFMT(n));
+		*all = str_fmt(c->a, "%.*s%s%.*s", SFMT(*all), found ? ", " : "", SFMT(n));
+		if (found++ && !is_wanted(c, n))
 			continue;
-		}
-		if (found > 1)
-			*others = str_fmt(c->a, "%.*s%s%.*s", SFMT(*others), others->n ? ", " : "", SFMT(*name));
 		*member = m;
 		*name = n;
 	}
@@ -243,13 +246,13 @@ read_weights(struct loader *l, const struct zip_archive *z, struct str name)
 static int
 probe(struct ctx *c, const struct source *src)
 {
-	struct str member, name, others;
+	struct str member, name, all;
 	struct zip_archive *z = zip_peek(c, src);
 	int bits = 0;
 
 	if (!z)
 		return src->n >= 4 && memcmp(src->p, "PK\3\4", 4) == 0 ? 64 : 0;    /* a damaged archive: loading it says how */
-	if (find_program(c, z, &member, &name, &others))
+	if (find_program(c, z, &member, &name, &all))
 		bits = 64;
 	zip_close_archive(c, z);
 	return bits;
@@ -260,16 +263,18 @@ load(struct ctx *c, const struct source *src, struct graph **out)
 {
 	struct loader l = {.c = c};
 	struct zip_archive *z = zip_open_source(c, src);
-	struct str member = S(""), name = S(""), others = S(""), text;
+	struct str member = S(""), name = S(""), all = S(""), text;
+	uint32_t found;
 	json_t *doc;
 
 	if (!z)
 		return false;
-	if (!find_program(c, z, &member, &name, &others))
-		return diag(c, DIAG_NOT_A_GRAPH, "this zip archive holds no torch.export program");
+	found = find_program(c, z, &member, &name, &all);
+	if (!found || (c->program && !is_wanted(c, name)))
+		return diag(c, DIAG_NO_PROGRAM, c->program ? c->program : "model", SFMT(all));
 	l.g = *out = graph_new(c);
-	if (others.n)
-		graph_note(l.g, "of several programs in the archive %.*s is read; the others are %.*s", SFMT(name), SFMT(others));
+	if (found > 1)
+		graph_note(l.g, "the archive holds the programs %.*s; %.*s is read (--program)", SFMT(all), SFMT(name));
 	if (!read_weights(&l, z, name) || !zip_read(c, z, member, &text))
 		return false;
 	c->place = str_copy(c->a, member);

@@ -48,5 +48,9 @@ bool export_arg(struct loader *, const json_t *, struct arg *);
 
 /* export_node.c */
 bool export_nodes(struct loader *, const json_t *graph);
+uint32_t export_scope(struct loader *, struct str nn_module_stack);
+
+/* export_region.c: operators with graphs as arguments */
+bool export_region(struct loader *, const json_t *node, struct str target, bool *ok);
 
 #endif

@@ -83,6 +83,7 @@ struct ctx {
 	const char *dump_after;    /* --dump-ir: pass name, or NULL */
 	void (*dump)(void *user, const char *text, size_t n);
 	void *dump_user;
+	const char *program;       /* --program, or NULL */
 };
 
 /* ---- expressions over symbolic dims ----------------------------------------------------------- */

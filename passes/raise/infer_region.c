@@ -80,7 +80,7 @@ finish_if(struct infer *f, const struct node *end, bool second)
 static bool
 begin_if(struct infer *f, const struct node *x)
 {
-	struct cell cond = x->narg ? infer_arg(f, args_of(f, x)) : (struct cell){.kind = CELL_UNKNOWN};
+	struct cell cond = x->narg && args_of(f, x)->kind != ARG_NONE ? infer_arg(f, args_of(f, x)) : (struct cell){.kind = CELL_UNKNOWN};
 	struct open_region *r = open_region(f, false);
 	bool value;
 
