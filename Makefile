@@ -15,11 +15,12 @@ OPT_tsan = -O1 -g -fsanitize=thread
 OPT_asan = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -DMC_ARENA_MALLOC
 CFLAGS = $(OPT_$(VARIANT))
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden $(WARN) $(CFLAGS)
-LDLIBS = -lzip -ljansson -pthread
+LDLIBS = -lzip -ljansson -lm -pthread
 
-IR = api arena device diag dtype expr geom graph op print recipe schedule size str verify
-FRONTEND = export export_arg export_node frontend json load recipe textir zip
-PASSES = analyze blocks calls pass sweep sweep_fit sweep_values raise/bind raise/noops \
+IR = api arena device diag dtype expr geom graph number op print recipe schedule size str verify
+FRONTEND = export export_arg export_node export_region foreign frontend json load pickle recipe script script_aten script_branch script_builtin script_call script_eval script_input script_lex script_list script_object \
+	script_parse script_run script_thing textir zip
+PASSES = analyze blocks calls pass sweep sweep_fit sweep_values raise/bind raise/infer raise/infer_prim raise/infer_region raise/inputs raise/noops \
 	adapt/attention adapt/cast_returns adapt/casts adapt/checkpoint adapt/device adapt/functions adapt/lifetime adapt/lora adapt/loss adapt/masks adapt/modality adapt/modes adapt/packed adapt/precision adapt/trainable \
 	lower/build lower/build_dense lower/build_index lower/build_reduce lower/build_view lower/call lower/checkpoint lower/code \
 	lower/compose_attention lower/compose_basic lower/compose_einsum lower/compose_loss lower/compose_matmul lower/compose_norm lower/compose_rnn \
@@ -70,12 +71,12 @@ check: deps
 
 # ---- tests -----------------------------------------------------------------------------------------------------------
 
-TESTS = allocator damage door expr field geom hand identities memory ops recipe sweep text truth
+TESTS = allocator damage door expr field geom hand identities infer inline memory number ops pickle recipe script sweep text truth
 TEST_BIN = $(TESTS:%=$(B)/tests/test_%)
 
-$(B)/tests/test_%: $(B)/tests/test_%.o $(B)/tests/support.o $(B)/libmemcrest.a
+$(B)/tests/test_%: $(B)/tests/test_%.o $(B)/tests/support.o $(B)/tests/archive.o $(B)/libmemcrest.a
 	$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS) -lcmocka -lz
-.SECONDARY: $(TEST_BIN:=.o) $(B)/tests/support.o
+.SECONDARY: $(TEST_BIN:=.o) $(B)/tests/support.o $(B)/tests/archive.o
 
 tests: $(B)/memcrest $(TEST_BIN)
 	sh tests/run.sh $(B)/memcrest $(TEST_BIN)

@@ -464,6 +464,8 @@ set_option(struct cli *c, const char *name, const char *value)
 		return read_vary(c, value);
 	else if (strcmp(name, "threads") == 0)
 		return read_threads(c, value);
+	else if (strcmp(name, "program") == 0)
+		c->options.program = value;
 	else if (strcmp(name, "limit-memory") == 0)
 		return read_limit(value, &c->options.max_memory);
 	else if (strcmp(name, "limit-file") == 0)
@@ -521,6 +523,7 @@ help(void)
 	    "  --KEY VALUE            one key of the recipe (list below), e.g. --precision bf16 --freeze model.vision_tower\n"
 	    "  --dim NAME=N[,..]      a size: a symbol of the file, batch, seq, or INPUT[AXIS]\n"
 	    "  --shape INPUT=8x3x336x336\n"
+	    "  --program NAME         which program of a .pt2 archive that holds several\n"
 	    "  -f, --format NAME      text (default), json, ... (memcrest --list-formats)\n"
 	    "  -o, --output FILE      instead of standard output\n"
 	    "  --allow-incomplete     exit 0 even if the answer is only a lower bound, or may or may not fit\n"

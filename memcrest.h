@@ -60,6 +60,7 @@ typedef struct {
 	const char *dump_after;    /* pass after which dump is called with the graph's text form, NULL = never */
 	void (*dump)(void *user, const char *text, size_t n);
 	void *dump_user;
+	const char *program;       /* name of the program to read in an archive that holds several, NULL = "model", or the first */
 } mc_options;
 
 typedef struct {

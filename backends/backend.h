@@ -21,6 +21,8 @@ extern const struct table_backend table_backends[];              /* ends with a 
 extern const struct backend backend_text, backend_json, backend_events;
 
 /* shape.c: dims as people and programs read them */
+const struct graph *shape_source(const struct report *, uint32_t val);
+bool dim_number(const struct report *, struct sint, int64_t *);
 void print_dims(const struct geom *, const char *between, struct buf *);
 const char *human_bytes(uint64_t, char out[32]);                 /* "81.30 GiB" */
 const char *exact_bytes(uint64_t, char out[32]);                 /* "87,295,000,576" */

@@ -40,12 +40,10 @@ dim(const struct report *r, struct sint d)
 	json_t *j;
 	int64_t n;
 
-	if (!d.expr)
-		return json_integer(d.n);
+	if (dim_number(r, d, &n))
+		return json_integer(n);
 	if (d.expr == EXPR_UNKNOWN)
 		return json_null();
-	if (!expr_is_open(r->g, d.expr) && expr_eval(r->g, d.expr, &n))
-		return json_integer(n);
 	expr_print(r->loaded, d.expr, &b);
 	j = json_text((struct str){b.p, (uint32_t)b.n});
 	free(b.p);
@@ -55,22 +53,21 @@ dim(const struct report *r, struct sint d)
 static json_t *
 value(const struct report *r, uint32_t v)
 {
-	const struct val *x = &r->loaded->vals[v];
+	const struct graph *g = shape_source(r, v);
+	const struct val *x = &g->vals[v];
 	json_t *o = json_object(), *shape = json_array();
 	uint64_t bytes = 1;
 	bool sized = x->rank != RANK_UNKNOWN;
 
 	for (unsigned i = 0; sized && i < x->rank; i++) {
-		struct sint d = val_dims(r->loaded, v)[i];
+		struct sint d = val_dims(g, v)[i];
 		int64_t n;
 
 		add(shape, dim(r, d));
-		if (d.expr ? expr_is_open(r->g, d.expr) || !expr_eval(r->g, d.expr, &n) : (n = d.n, false))
-			bytes = 0;
-		else if (!mul_u64(bytes, (uint64_t)n, &bytes))
+		if (!dim_number(r, d, &n) || !mul_u64(bytes, (uint64_t)n, &bytes))
 			bytes = 0;
 	}
-	put(o, "name", json_text(graph_str(r->loaded, x->name)));
+	put(o, "name", json_text(graph_str(g, x->name)));
 	put(o, "dtype", x->dtype ? json_string(dtype_info(x->dtype)->name) : json_null());
 	put(o, "shape", sized ? shape : json_null());
 	if (!sized)

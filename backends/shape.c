@@ -39,3 +39,22 @@ exact_bytes(uint64_t n, char out[32])
 	}
 	return p;
 }
+
+/* The graph that says the value's shape: the file's, or where the file does not say it and all sizes are bound, the one that was inferred. */
+const struct graph *
+shape_source(const struct report *r, uint32_t v)
+{
+	bool inferred = r->loaded->vals[v].rank == RANK_UNKNOWN && !r->nunbound && v < r->g->nval && r->g->vals[v].rank != RANK_UNKNOWN;
+
+	return inferred ? r->g : r->loaded;
+}
+
+/* A dim's number, if it has one or it was bound. */
+bool
+dim_number(const struct report *r, struct sint d, int64_t *n)
+{
+	if (d.expr)
+		return !expr_is_open(r->g, d.expr) && expr_eval(r->g, d.expr, n);
+	*n = d.n;
+	return true;
+}

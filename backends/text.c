@@ -84,7 +84,10 @@ memory(const struct report *r, struct buf *b)
 	    human_bytes(m->allocated, k));
 	buf_fmt(b, "process    %s to %s", human_bytes(m->process_low, h), human_bytes(m->process_high, k));
 	buf_fmt(b, ": with the CUDA context, %s to", human_bytes(m->context_low, h));
-	buf_fmt(b, " %s, and up to %s of kernels' scratch space\n", human_bytes(m->context_high, h), human_bytes(m->scratch, k));
+	buf_fmt(b, " %s", human_bytes(m->context_high, h));
+	if (m->scratch)
+		buf_fmt(b, ", and up to %s of kernels' scratch space", human_bytes(m->scratch, h));
+	buf_fmt(b, "\n");
 }
 
 /* The replay goes on as if the driver had had it, so that the numbers above are what would be needed. */
@@ -237,17 +240,19 @@ assumptions(const struct report *r, struct buf *b)
 static void
 shape(const struct report *r, uint32_t v, struct buf *b)
 {
-	const struct val *x = &r->loaded->vals[v];
+	const struct graph *g = shape_source(r, v);
+	const struct val *x = &g->vals[v];
+	int64_t n;
 
 	buf_fmt(b, "%s[", x->dtype ? dtype_info(x->dtype)->name : "?");
 	for (unsigned i = 0; x->rank != RANK_UNKNOWN && i < x->rank; i++) {
-		struct sint d = val_dims(r->loaded, v)[i];
+		struct sint d = val_dims(g, v)[i];
 
 		buf_str(b, i ? S(", ") : S(""));
-		if (d.expr)
-			expr_print(r->loaded, d.expr, b);
+		if (dim_number(r, d, &n))
+			buf_fmt(b, "%lld", (long long)n);
 		else
-			buf_fmt(b, "%lld", (long long)d.n);
+			expr_print(g, d.expr, b);
 	}
 	buf_str(b, x->rank == RANK_UNKNOWN ? S("?]") : S("]"));
 }

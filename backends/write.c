@@ -102,7 +102,7 @@ list_ops(struct buf *b)
 	for (unsigned i = 1; i < OP_COUNT; i++) {
 		const struct op *op = op_info(i);
 
-		buf_fmt(b, "%s(%s)\t%s\t%s\n", op->name, op->schema, op->forward ? op->forward : "composed", op->backward ? op->backward : op->forward ? "no gradient" : "of its parts");
+		buf_fmt(b, "%s(%s)\t%s\t%s\n", op->name, op->schema, op->forward ? op->forward : op->prim ? "evaluated before anything runs" : "composed", op->backward ? op->backward : op->forward || op->prim ? "no gradient" : "of its parts");
 	}
 }
 

@@ -1,6 +1,6 @@
 /*
- * torch.export archives (.pt2): a zip with models/model.json (the program), data/weights/NAME_weights_config.json (which names
- * share a storage) and weights that are never read. formats.md section 3 has the schema.
+ * torch.export archives (.pt2): a zip with models/NAME.json (the program), data/weights/NAME_weights_config.json (which names
+ * share a storage) and weights that are never read; older ones have other names. formats.md section 3 has the schema.
  *
  * The JSON is walked once. Values get ids in the order in which the file defines them; dims become expressions over the file's symbols.
  */
@@ -10,11 +10,22 @@
 
 /* ---- inputs and outputs of the program ------------------------------------------------------------------------------ */
 
+/* Where the file keeps the tensor of that name; empty if it does not say. */
+static struct str
+storage_of(struct loader *l, struct str full)
+{
+	const struct pickle *p = l->state ? pickle_get(l->state, full) : NULL;
+
+	if (!p || p->kind != PK_TENSOR)
+		return json_get_str(json_object_get(l->weights, full.p), "path_name");
+	return str_fmt(l->c->a, "%.*s+%lld", SFMT(p->u.tensor->storage->key), (long long)p->u.tensor->offset);
+}
+
 /* Parameters whose records have one path share a storage. */
 static void
 find_tie(struct loader *l, uint32_t v, struct str full)
 {
-	struct str path = json_get_str(json_object_get(l->weights, full.p), "path_name");
+	struct str path = storage_of(l, full);
 	uint32_t *owner;
 
 	if (!path.n)
@@ -107,8 +118,6 @@ find_file_dtype(struct graph *g)
 		g->file_dtype = DT_FP32;
 }
 
-/* ---- the archive ---------------------------------------------------------------------------------------------------------- */
-
 static bool
 read_program(struct loader *l, const json_t *doc)
 {
@@ -134,27 +143,119 @@ read_program(struct loader *l, const json_t *doc)
 	return true;
 }
 
+/* ---- finding the program ---------------------------------------------------------------------------------------------------- */
+
+/* "m/models/NAME.json" -> NAME */
 static bool
-read_weights(struct loader *l, const struct zip_archive *z)
+program_name(struct str member, struct str *name)
 {
-	struct str name, text;
+	const char *at = memmem(member.p, member.n, "models/", 7);
+	uint32_t from;
+
+	if (!at || !str_ends(member, S(".json")))
+		return false;
+	from = (uint32_t)(at - member.p);
+	if (from && member.p[from - 1] != '/')
+		return false;
+	*name = str_sub(member, from + 7, member.n - 5);
+	return name->n && str_find(*name, '/') < 0;
+}
+
+static bool
+is_wanted(const struct ctx *c, struct str name)
+{
+	return str_eq(name, str_of(c->program ? c->program : "model"));
+}
+
+/* models/NAME.json of the name that is wanted, else the first; until torch 2.7 serialized_exported_program.json. How many there are. */
+static uint32_t
+find_program(struct ctx *c, const struct zip_archive *z, struct str *member, struct str *name, struct str *all)
+{
+	uint32_t found = 0;
+
+	*all = S("");
+	for (uint32_t i = 0; i < zip_count(z); i++) {
+		struct str m = zip_member(z, i), n = S("");
+
+		if (str_ends(m, S("serialized_exported_program.json")))
+			n = S("model");
+		else if (!program_name(m, &n))
+			continue;
+		*all = str_fmt(c->a, "%.*s%s%.*s", SFMT(*all), found ? ", " : "", SFMT(n));
+		if (found++ && !is_wanted(c, n))
+			continue;
+		*member = m;
+		*name = n;
+	}
+	return found;
+}
+
+/* ---- which names share a storage ---------------------------------------------------------------------------------------------- */
+
+/* From torch 2.9 on: NAME_weights_config.json, by some builds NAME_model_param_config.json. */
+static bool
+read_config(struct loader *l, const struct zip_archive *z, struct str name)
+{
+	static const char *const suffix[] = {"_weights_config.json", "_model_param_config.json"};
+	struct str member, text;
 	json_t *doc;
 
-	l->paths = strtab_new(l->c->a);
-	if (!zip_find_suffix(z, S("weights_config.json"), &name))
-		return true;           /* older layouts: tied names are not recorded */
-	if (!zip_read(l->c, z, name, &text))
-		return false;
-	doc = json_read(l->c, text);
-	l->weights = json_object_get(doc, "config");
-	return doc != NULL;
+	for (size_t i = 0; i < sizeof suffix / sizeof suffix[0]; i++) {
+		if (!zip_find_suffix(z, str_fmt(l->c->a, "/%.*s%s", SFMT(name), suffix[i]), &member))
+			continue;
+		if (!zip_read(l->c, z, member, &text))
+			return false;
+		doc = json_read(l->c, text);
+		l->weights = json_object_get(doc, "config");
+		return doc != NULL;
+	}
+	return true;
 }
+
+/* Before: the state dict as torch.save writes it, an archive within the archive; a storage's key is the path. */
+static bool
+read_state_dict(struct loader *l, const struct zip_archive *z, struct str name)
+{
+	struct str member, text;
+	struct zip_archive *inner;
+
+	if (!zip_find_suffix(z, S("serialized_state_dict.pt"), &member) && !zip_find_suffix(z, S("serialized_state_dict.json"), &member) &&
+	    !zip_find_suffix(z, str_fmt(l->c->a, "data/weights/%.*s.pt", SFMT(name)), &member))
+		return true;
+	inner = zip_open_member(l->c, z, member);
+	if (!inner || !zip_has(inner, S("data.pkl")))
+		return true;           /* ties are all that it would say */
+	l->c->place = str_fmt(l->c->a, "%.*s: data.pkl", SFMT(member));
+	if (!zip_read(l->c, inner, S("data.pkl"), &text))
+		return false;
+	l->state = pickle_read(l->c, text);
+	l->c->place = S("");
+	zip_close_archive(l->c, inner);
+	return l->state != NULL;
+}
+
+static bool
+read_weights(struct loader *l, const struct zip_archive *z, struct str name)
+{
+	l->paths = strtab_new(l->c->a);
+	return read_config(l, z, name) && (l->weights || read_state_dict(l, z, name));
+}
+
+/* ---- the archive ---------------------------------------------------------------------------------------------------------------- */
 
 static int
 probe(struct ctx *c, const struct source *src)
 {
-	(void)c;
-	return src->n >= 4 && memcmp(src->p, "PK\3\4", 4) == 0 ? 32 : 0;
+	struct str member, name, all;
+	struct zip_archive *z = zip_peek(c, src);
+	int bits = 0;
+
+	if (!z)
+		return src->n >= 4 && memcmp(src->p, "PK\3\4", 4) == 0 ? 64 : 0;    /* a damaged archive: loading it says how */
+	if (find_program(c, z, &member, &name, &all))
+		bits = 64;
+	zip_close_archive(c, z);
+	return bits;
 }
 
 static bool
@@ -162,17 +263,21 @@ load(struct ctx *c, const struct source *src, struct graph **out)
 {
 	struct loader l = {.c = c};
 	struct zip_archive *z = zip_open_source(c, src);
-	struct str name, text;
+	struct str member = S(""), name = S(""), all = S(""), text;
+	uint32_t found;
 	json_t *doc;
 
 	if (!z)
 		return false;
-	if (!zip_find_suffix(z, S("models/model.json"), &name))
-		return diag(c, DIAG_NOT_A_GRAPH, "this zip archive holds no torch.export program (models/model.json is missing)");
+	found = find_program(c, z, &member, &name, &all);
+	if (!found || (c->program && !is_wanted(c, name)))
+		return diag(c, DIAG_NO_PROGRAM, c->program ? c->program : "model", SFMT(all));
 	l.g = *out = graph_new(c);
-	if (!read_weights(&l, z) || !zip_read(c, z, name, &text))
+	if (found > 1)
+		graph_note(l.g, "the archive holds the programs %.*s; %.*s is read (--program)", SFMT(all), SFMT(name));
+	if (!read_weights(&l, z, name) || !zip_read(c, z, member, &text))
 		return false;
-	c->place = str_copy(c->a, name);
+	c->place = str_copy(c->a, member);
 	doc = json_read(c, text);
 	if (!doc || !read_program(&l, doc))
 		return false;

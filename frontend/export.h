@@ -6,6 +6,7 @@
 #define MC_EXPORT_H
 
 #include "frontend.h"
+#include "pickle.h"
 
 struct rebound {                   /* a name's value before an inner region used the name */
 	uint32_t id, val;
@@ -28,7 +29,8 @@ struct loader {
 	struct strtab *paths;      /* storages of parameters */
 	uint32_t *owner;           /* parameter by storage */
 	uint32_t owner_cap;
-	const json_t *weights;
+	const json_t *weights;     /* records of tensors by name, or */
+	const struct pickle *state;        /* the state dict, in older archives */
 	uint8_t flags;             /* of nodes, by the region they are in */
 	unsigned depth;            /* of regions */
 	uint32_t region_first;     /* values above it were made in the region being read */
@@ -46,5 +48,9 @@ bool export_arg(struct loader *, const json_t *, struct arg *);
 
 /* export_node.c */
 bool export_nodes(struct loader *, const json_t *graph);
+uint32_t export_scope(struct loader *, struct str nn_module_stack);
+
+/* export_region.c: operators with graphs as arguments */
+bool export_region(struct loader *, const json_t *node, struct str target, bool *ok);
 
 #endif

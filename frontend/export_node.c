@@ -1,4 +1,4 @@
-/* torch.export programs: nodes, where they stand in the model, and regions that only switch a mode, which are inlined. */
+/* torch.export programs: nodes, and where they stand in the model. */
 #include "export.h"
 
 #include <string.h>
@@ -43,8 +43,8 @@ split_call(struct str path, uint32_t *call)
 	return str_sub(path, 0, (uint32_t)at);
 }
 
-static uint32_t
-read_scope(struct loader *l, struct str stack)
+uint32_t
+export_scope(struct loader *l, struct str stack)
 {
 	struct str rest = stack, entry;
 	uint32_t scope = 0, call;
@@ -116,126 +116,6 @@ read_trace(struct loader *l, uint32_t n, struct str trace)
 }
 
 /* ---- nodes -------------------------------------------------------------------------------------------------------- */
-
-/* Higher-order operators that only switch a mode: their graph is inlined, its inputs are the operands, its outputs the node's. */
-struct region {
-	const json_t *graph;
-	size_t operand;            /* first operand among the node's inputs */
-};
-
-static bool
-mode_region(struct loader *l, const json_t *node, struct str target, struct region *r)
-{
-	const json_t *in = json_object_get(node, "inputs");
-	bool grad = str_ends(target, S("wrap_with_set_grad_enabled")), cast = str_ends(target, S("wrap_with_autocast"));
-
-	if (!grad && !cast)
-		return false;
-	for (size_t i = 0; i < json_array_size(in); i++) {
-		const json_t *arg = json_object_get(json_array_get(in, i), "arg"), *g = json_object_get(arg, "as_graph");
-
-		if (grad && json_object_get(arg, "as_bool") && !json_is_true(json_object_get(arg, "as_bool")))
-			l->flags |= NF_NO_GRAD;
-		if (g) {
-			r->graph = json_object_get(g, "graph");
-			r->operand = i + 1;
-			return r->graph != NULL;
-		}
-	}
-	return false;
-}
-
-static bool
-bind_inputs(struct loader *l, const json_t *node, const struct region *r, uint32_t *vals, size_t n)
-{
-	const json_t *in = json_object_get(node, "inputs");
-
-	for (size_t i = 0; i < n; i++) {
-		const json_t *t = json_object_get(json_object_get(json_array_get(in, r->operand + i), "arg"), "as_tensor");
-
-		vals[i] = 0;
-		if (t && !export_lookup(l, t, &vals[i]))
-			return false;
-	}
-	return true;
-}
-
-static void
-name_value(struct loader *l, struct str name, uint32_t v)
-{
-	if (name.n)
-		export_bind(l, graph_name(l->g, name), v);
-}
-
-/* The values that the region returns, in order; 0 = no tensor. */
-static bool
-region_results(struct loader *l, const struct region *r, uint32_t *vals, size_t n)
-{
-	const json_t *inner = json_object_get(r->graph, "outputs");
-
-	for (size_t i = 0; i < n; i++) {
-		const json_t *t = json_object_get(json_array_get(inner, i), "as_tensor");
-
-		if (t && !export_lookup(l, t, &vals[i]))
-			return false;
-	}
-	return true;
-}
-
-static void
-name_results(struct loader *l, const json_t *node, const uint32_t *vals, size_t n)
-{
-	const json_t *outer = json_object_get(node, "outputs");
-	size_t k = 0;
-
-	for (size_t i = 0; i < json_array_size(outer); i++) {
-		const json_t *o = json_array_get(outer, i), *list = json_object_get(o, "as_tensors");
-		size_t many = list ? json_array_size(list) : 1;
-
-		for (size_t e = 0; e < many && k < n; e++, k++)
-			if (vals[k])
-				name_value(l, json_get_str(list ? json_array_get(list, e) : json_object_get(o, "as_tensor"), "name"), vals[k]);
-	}
-}
-
-/* A region's names are its own: what they meant outside they mean again behind it. */
-static bool
-read_region(struct loader *l, const struct region *r, const uint32_t *in, uint32_t *out, size_t nout)
-{
-	const json_t *tensors = l->tensors, *symints = l->symints, *inputs = json_object_get(r->graph, "inputs");
-	uint32_t first = l->region_first, mark = l->nrebound;
-	bool ok;
-
-	l->depth++;
-	l->region_first = l->g->nval - 1;
-	for (size_t i = 0; i < json_array_size(inputs); i++)
-		if (in[i])
-			name_value(l, json_get_str(json_object_get(json_array_get(inputs, i), "as_tensor"), "name"), in[i]);
-	l->tensors = json_object_get(r->graph, "tensor_values");
-	l->symints = json_object_get(r->graph, "sym_int_values");
-	ok = export_nodes(l, r->graph) && region_results(l, r, out, nout);
-	for (; l->nrebound > mark; l->nrebound--)
-		l->val_of[l->rebound[l->nrebound - 1].id] = l->rebound[l->nrebound - 1].val;
-	l->tensors = tensors;
-	l->symints = symints;
-	l->region_first = first;
-	l->depth--;
-	return ok;
-}
-
-static bool
-inline_region(struct loader *l, const json_t *node, const struct region *r)
-{
-	size_t nin = json_array_size(json_object_get(r->graph, "inputs")), nout = json_array_size(json_object_get(r->graph, "outputs"));
-	uint32_t *in = NEW(l->c->a, uint32_t, nin + 1), *out = NEW(l->c->a, uint32_t, nout + 1);
-
-	if (l->depth >= l->c->lim.depth)
-		return diag(l->c, DIAG_TOO_MANY, "nested graphs", (unsigned long long)l->depth, (unsigned long long)l->c->lim.depth);
-	if (!bind_inputs(l, node, r, in, nin) || !read_region(l, r, in, out, nout))
-		return false;
-	name_results(l, node, out, nout);
-	return true;
-}
 
 static bool
 set_args(struct loader *l, uint32_t n, const json_t *inputs, unsigned op)
@@ -331,8 +211,6 @@ read_node(struct loader *l, const json_t *node)
 {
 	struct str target = json_get_str(node, "target");
 	const json_t *in = json_object_get(node, "inputs"), *out = json_object_get(node, "outputs"), *meta = json_object_get(node, "metadata");
-	struct region r = {0};
-	uint8_t kept = l->flags;
 	bool inplace = false, ok;
 	unsigned op;
 	uint32_t n;
@@ -342,11 +220,8 @@ read_node(struct loader *l, const json_t *node)
 		return export_expected(l, "graph node", "target, inputs and outputs");
 	if (is_scalar_code(node, target))
 		return true;
-	if (mode_region(l, node, target, &r)) {
-		ok = inline_region(l, node, &r);
-		l->flags = kept;
+	if (export_region(l, node, target, &ok))
 		return ok;
-	}
 	op = find_op(l, target, &inplace);
 	if (l->g->nnode >= l->c->lim.nodes)
 		return diag(l->c, DIAG_TOO_MANY, "nodes", (unsigned long long)l->g->nnode, (unsigned long long)l->c->lim.nodes);
@@ -354,7 +229,7 @@ read_node(struct loader *l, const json_t *node)
 	l->g->nodes[n].target = graph_name(l->g, target);
 	l->g->nodes[n].name = graph_name(l->g, json_get_str(node, "name"));
 	l->g->nodes[n].flags = (uint8_t)(l->flags | (inplace ? NF_INPLACE : 0));
-	l->g->nodes[n].scope = read_scope(l, json_get_str(meta, "nn_module_stack"));
+	l->g->nodes[n].scope = export_scope(l, json_get_str(meta, "nn_module_stack"));
 	read_trace(l, n, json_get_str(meta, "stack_trace"));
 	return set_args(l, n, in, op) && set_results(l, n, out);
 }

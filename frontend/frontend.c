@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static const struct frontend *const table[] = {&frontend_export, &frontend_textir};
+static const struct frontend *const table[] = {&frontend_export, &frontend_script, &frontend_textir};
 
 const struct frontend *
 frontend_at(unsigned i)
@@ -28,6 +28,7 @@ bool
 frontend_load(struct ctx *c, const struct source *src, struct graph **out)
 {
 	const struct frontend *best = NULL;
+	const char *sentence;
 	int bits = 0;
 
 	if (src->n == 0)
@@ -40,6 +41,9 @@ frontend_load(struct ctx *c, const struct source *src, struct graph **out)
 			best = frontend_at(i);
 		}
 	}
+	sentence = bits < 64 ? foreign_sentence(c, src) : NULL;
+	if (sentence)
+		return diag(c, DIAG_NOT_A_GRAPH, str_fmt(c->a, "not a model graph but %s", sentence).p);
 	if (!best)
 		return diag(c, DIAG_NOT_A_MODEL, describe_start(c, src));
 	if (!best->load(c, src, out))

@@ -26,8 +26,14 @@ const struct frontend *frontend_at(unsigned i);                  /* NULL behind 
 /* zip.c: members by name; names may be given without the archive's root folder */
 struct zip_archive;
 struct zip_archive *zip_open_source(struct ctx *, const struct source *);        /* NULL: not a zip archive, reported */
+struct zip_archive *zip_open_member(struct ctx *, const struct zip_archive *, struct str name);  /* an archive within; NULL: none, or packed */
+uint32_t zip_count(const struct zip_archive *);
+struct str zip_member(const struct zip_archive *, uint32_t i);   /* its name */
+struct zip_archive *zip_peek(struct ctx *, const struct source *);       /* the same, but nothing is reported */
 bool zip_has(const struct zip_archive *, struct str name);
+bool zip_size(const struct zip_archive *, struct str name, uint64_t *size);      /* unpacked bytes; false: not there */
 bool zip_find_suffix(const struct zip_archive *, struct str suffix, struct str *name);   /* the first member that ends so */
+bool zip_find_part(const struct zip_archive *, struct str part, struct str *name);         /* the first that has part in its name */
 bool zip_read(struct ctx *, const struct zip_archive *, struct str name, struct str *out);       /* NUL-terminated, in the arena */
 void zip_close_archive(struct ctx *, struct zip_archive *);
 
@@ -39,7 +45,10 @@ struct str json_get_str(const json_t *object, const char *key);
 int64_t json_get_int(const json_t *object, const char *key, int64_t dflt);
 
 /* the frontends */
-extern const struct frontend frontend_export, frontend_textir;
+extern const struct frontend frontend_export, frontend_script, frontend_textir;
+
+/* foreign.c: files that are no model graphs */
+const char *foreign_sentence(struct ctx *, const struct source *);       /* what it is and what to export instead; NULL = not recognised */
 
 /* recipe.c: a recipe from JSON text */
 bool recipe_read_json(struct ctx *, struct recipe *, struct str text);

@@ -3,12 +3,12 @@
  * format. One line a thing; what is absent takes its default.
  *
  *     memcrest-ir 1
- *     sym NAME MIN..[MAX]
+ *     sym NAME MIN..[MAX] [~ EXAMPLE]
  *     input|param|buffer|const VALUE ["full name"] [: TYPE] [trainable] [persistent] [tied VALUE]
  *     VALUE [: TYPE], .. = OP[_]([name=]ARG, ..) [as "node"] [no_grad] [@"path":"class"/..] [!LINE "statement"]..
  *     output VALUE
  *
- * VALUE is %name or %"any name"; TYPE is DTYPE[dim, ..]; ARG is a value, an expression, float(x), true, a dtype, "text", none, or a list.
+ * VALUE is %name or %"any name"; TYPE is DTYPE[dim, ..], or "list": all results as one; ARG is a value, an expression, float(x), true, a dtype, "text", none, or a list.
  */
 #include "frontend.h"
 
@@ -184,6 +184,12 @@ expression(struct reader *r, struct sint *out)
 	}
 	if (!n)
 		return fail(r, "a size is expected");
+	if (accept(r, "int(")) {   /* a number that the graph computes */
+		if (!known_value(r, &e) || !expect(r, ")"))
+			return false;
+		*out = (struct sint){0, expr_val(r->g, e)};
+		return true;
+	}
 	if (!str_eq(str_trim(str_sub(r->s, 0, n)), S("?")))
 		expr_parse(r->g, str_trim(str_sub(r->s, 0, n)), &e);
 	else
@@ -202,6 +208,10 @@ type(struct reader *r, uint32_t v)
 
 	if (!accept(r, ":"))
 		return true;
+	if (accept(r, "list")) {
+		r->g->vals[v].flags |= VF_LIST;
+		return true;
+	}
 	if (!accept(r, "?")) {
 		w = word(r);
 		r->g->vals[v].dtype = (uint8_t)dtype_by_name(w);
@@ -347,6 +357,8 @@ arguments(struct reader *r, uint32_t n)
 		next = (unsigned)at + 1;
 		accept(r, ",");
 	}
+	if (op_is_variadic(op))
+		r->g->nodes[n].narg = (uint16_t)(next > op_narg(op) ? next : op_narg(op));
 	return true;
 }
 
@@ -440,7 +452,7 @@ node(struct reader *r)
 	}
 	if (!operator(r, &op, &inplace, &target) || !expect(r, "("))
 		return false;
-	n = node_new(r->g, op, op ? op_narg(op) : 64, nout);
+	n = node_new(r->g, op, op && !op_is_variadic(op) ? op_narg(op) : 64, nout);
 	r->g->nodes[n].target = graph_name(r->g, target);
 	r->g->nodes[n].flags = inplace ? NF_INPLACE : 0;
 	r->g->nodes[n].name = nout ? r->g->vals[outs[0]].name : 0;
@@ -458,18 +470,23 @@ node(struct reader *r)
 static bool
 symbol(struct reader *r)
 {
-	uint32_t s = sym_add(r->g, word(r));
-	struct str range;
+	struct str range, name;
 	int64_t dots, n;
+	uint32_t s;
 
 	skip(r);
 	range = r->s;
+	if (!str_cut(&range, ' ', &name) || !name.n)
+		return fail(r, "a symbol has no name");
+	s = sym_add(r->g, name);
 	dots = str_find(range, '.');
 	if (dots < 0 || !str_int(str_sub(range, 0, (uint32_t)dots), &r->g->syms[s].min))
 		return fail(r, "a symbol's range is MIN..[MAX]");
 	range = str_sub(range, (uint32_t)dots + 2, range.n);
 	if (str_cut(&range, ' ', &r->s) && str_int(r->s, &n))
 		r->g->syms[s].max = n;
+	if (range.n && str_starts(range, S("~ ")) && str_int(str_sub(range, 2, range.n), &n))
+		r->g->syms[s].example = n;
 	r->s = S("");
 	return true;
 }

@@ -34,38 +34,6 @@ find_root(struct ctx *c, struct zip_archive *a)
 		a->root = str_copy(c->a, (struct str){first, (uint32_t)(slash - first) + 1});
 }
 
-struct zip_archive *
-zip_open_source(struct ctx *c, const struct source *src)
-{
-	struct zip_archive *a = NEW(c->a, struct zip_archive, 1);
-	zip_error_t e;
-	zip_source_t *zs;
-
-	if (!is_zip(src)) {
-		diag(c, DIAG_ZIP_BAD, "the signature is missing");
-		return NULL;
-	}
-	zip_error_init(&e);
-	zs = zip_source_buffer_create(src->p, src->n, 0, &e);
-	a->z = zs ? zip_open_from_source(zs, ZIP_RDONLY, &e) : NULL;
-	if (!a->z) {
-		diag(c, DIAG_ZIP_BAD, zip_error_code_zip(&e) == ZIP_ER_NOZIP ? "the directory at its end is missing: the file is cut off" : zip_error_strerror(&e));
-		zip_source_free(zs);
-		zip_error_fini(&e);
-		return NULL;
-	}
-	zip_error_fini(&e);
-	arena_defer(c->a, discard, a->z);
-	find_root(c, a);
-	return a;
-}
-
-void
-zip_close_archive(struct ctx *c, struct zip_archive *a)
-{
-	arena_cancel(c->a, a->z);
-}
-
 static zip_int64_t
 locate(const struct zip_archive *a, struct str name)
 {
@@ -85,10 +53,105 @@ locate(const struct zip_archive *a, struct str name)
 	return zip_name_locate(a->z, path, ZIP_FL_ENC_RAW);
 }
 
+static struct zip_archive *
+open_zip(struct ctx *c, const struct source *src, bool quiet)
+{
+	struct zip_archive *a = NEW(c->a, struct zip_archive, 1);
+	zip_error_t e;
+	zip_source_t *zs;
+
+	zip_error_init(&e);
+	zs = zip_source_buffer_create(src->p, src->n, 0, &e);
+	a->z = zs ? zip_open_from_source(zs, ZIP_RDONLY, &e) : NULL;
+	if (!a->z) {
+		if (!quiet)
+			diag(c, DIAG_ZIP_BAD, zip_error_code_zip(&e) == ZIP_ER_NOZIP ? "the directory at its end is missing: the file is cut off" : zip_error_strerror(&e));
+		zip_source_free(zs);
+		zip_error_fini(&e);
+		return NULL;
+	}
+	zip_error_fini(&e);
+	arena_defer(c->a, discard, a->z);
+	find_root(c, a);
+	return a;
+}
+
+struct zip_archive *
+zip_open_source(struct ctx *c, const struct source *src)
+{
+	if (is_zip(src))
+		return open_zip(c, src, false);
+	diag(c, DIAG_ZIP_BAD, "the signature is missing");
+	return NULL;
+}
+
+/* A member that is an archive itself. If it is stored, libzip reads it where it lies. */
+struct zip_archive *
+zip_open_member(struct ctx *c, const struct zip_archive *outer, struct str name)
+{
+	struct zip_archive *a = NEW(c->a, struct zip_archive, 1);
+	zip_int64_t i = locate(outer, name);
+	zip_error_t e;
+	zip_source_t *zs = i < 0 ? NULL : zip_source_zip(outer->z, outer->z, (zip_uint64_t)i, 0, 0, -1);
+
+	if (!zs)
+		return NULL;
+	zip_error_init(&e);
+	a->z = zip_open_from_source(zs, ZIP_RDONLY, &e);
+	zip_error_fini(&e);
+	if (!a->z) {
+		zip_source_free(zs);
+		return NULL;
+	}
+	arena_defer(c->a, discard, a->z);
+	find_root(c, a);
+	return a;
+}
+
+struct zip_archive *
+zip_peek(struct ctx *c, const struct source *src)
+{
+	return is_zip(src) ? open_zip(c, src, true) : NULL;
+}
+
+void
+zip_close_archive(struct ctx *c, struct zip_archive *a)
+{
+	arena_cancel(c->a, a->z);
+}
+
 bool
 zip_has(const struct zip_archive *a, struct str name)
 {
 	return locate(a, name) >= 0;
+}
+
+bool
+zip_size(const struct zip_archive *a, struct str name, uint64_t *size)
+{
+	zip_int64_t i = locate(a, name);
+	zip_stat_t st;
+
+	if (i < 0 || zip_stat_index(a->z, (zip_uint64_t)i, 0, &st) || !(st.valid & ZIP_STAT_SIZE))
+		return false;
+	*size = st.size;
+	return true;
+}
+
+uint32_t
+zip_count(const struct zip_archive *a)
+{
+	zip_int64_t n = zip_get_num_entries(a->z, 0);
+
+	return n < 0 ? 0 : n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
+}
+
+struct str
+zip_member(const struct zip_archive *a, uint32_t i)
+{
+	const char *s = zip_get_name(a->z, i, ZIP_FL_ENC_RAW);
+
+	return s ? str_of(s) : S("");
 }
 
 bool
@@ -100,6 +163,22 @@ zip_find_suffix(const struct zip_archive *a, struct str suffix, struct str *name
 		const char *s = zip_get_name(a->z, (zip_uint64_t)i, ZIP_FL_ENC_RAW);
 
 		if (s && str_ends(str_of(s), suffix)) {
+			*name = str_of(s);
+			return true;
+		}
+	}
+	return false;
+}
+
+bool
+zip_find_part(const struct zip_archive *a, struct str part, struct str *name)
+{
+	zip_int64_t n = zip_get_num_entries(a->z, 0);
+
+	for (zip_int64_t i = 0; i < n; i++) {
+		const char *s = zip_get_name(a->z, (zip_uint64_t)i, ZIP_FL_ENC_RAW);
+
+		if (s && memmem(s, strlen(s), part.p, part.n)) {
 			*name = str_of(s);
 			return true;
 		}

@@ -32,6 +32,7 @@ ctx_open(struct ctx *c, const mc_options *o)
 		c->dump_after = o->dump_after;
 		c->dump = o->dump;
 		c->dump_user = o->dump_user;
+		c->program = o->program;
 	}
 	c->a = arena_new(c->lim.memory);
 	return c->a != NULL;

@@ -52,6 +52,15 @@ dtype_by_onnx(int64_t n)
 	return DT_NONE;
 }
 
+unsigned
+dtype_by_storage(struct str prefix)
+{
+	for (unsigned i = 1; i < DT_COUNT; i++)
+		if (str_eq(prefix, str_of(table[i].storage)))
+			return i;
+	return DT_NONE;
+}
+
 bool
 dtype_is_float(unsigned dt)
 {

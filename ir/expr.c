@@ -153,6 +153,12 @@ expr_opaque(struct graph *g, struct str text)
 }
 
 uint32_t
+expr_val(struct graph *g, uint32_t v)
+{
+	return intern(g, (struct expr){.op = EX_VAL, .a = v});
+}
+
+uint32_t
 expr_op2(struct graph *g, enum expr_op op, uint32_t a, uint32_t b)
 {
 	int64_t n;
@@ -272,6 +278,23 @@ word(struct reader *r)
 	return w;
 }
 
+/* A symbol may be the axis of an input: ids[0]. */
+static struct str
+symbol_name(struct reader *r, struct str w)
+{
+	uint32_t n = 1;
+
+	if (!r->s.n || r->s.p[0] != '[')
+		return w;
+	while (n < r->s.n && r->s.p[n] >= '0' && r->s.p[n] <= '9')
+		n++;
+	if (n == 1 || n == r->s.n || r->s.p[n] != ']')
+		return w;
+	w.n += n + 1;
+	r->s = str_sub(r->s, n + 1, r->s.n);
+	return w;
+}
+
 /* 'name' and then keyword arguments, which say nothing that the ranges do not */
 static bool
 parse_symbol(struct reader *r, uint32_t *out)
@@ -366,7 +389,7 @@ parse_atom(struct reader *r, uint32_t *out)
 		else if (str_int(w, &n))
 			*out = expr_const(r->g, n);
 		else
-			*out = expr_sym(r->g, sym_add(r->g, w));
+			*out = expr_sym(r->g, sym_add(r->g, symbol_name(r, w)));
 	}
 	r->depth--;
 	return ok;
@@ -442,7 +465,7 @@ open_at(const struct graph *g, uint32_t id, unsigned depth)
 
 	if (e->op == EX_SYM)
 		return g->syms[e->a].value < 0 || g->syms[e->a].open;
-	if (e->op < EX_ADD || e->op == EX_OPAQUE || depth > 16)
+	if (e->op < EX_ADD || e->op >= EX_OPAQUE || depth > 16)
 		return e->op != EX_CONST;
 	return open_at(g, e->a, depth + 1) || open_at(g, e->b, depth + 1);
 }
@@ -469,6 +492,8 @@ print_at(const struct graph *g, uint32_t id, struct buf *b, unsigned depth)
 		buf_str(b, graph_str(g, g->syms[e->a].name));
 	} else if (e->op == EX_OPAQUE) {
 		buf_str(b, graph_str(g, e->a));
+	} else if (e->op == EX_VAL) {
+		buf_fmt(b, "int(%%%.*s)", SFMT(graph_str(g, g->vals[e->a].name)));
 	} else if (e->op < EX_ADD || depth > 16) {
 		buf_str(b, S("?"));
 	} else {

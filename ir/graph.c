@@ -4,6 +4,8 @@
  */
 #include "ir.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 struct graph *
@@ -58,6 +60,7 @@ graph_copy(const struct graph *g, struct ctx *c)
 	COPY_ARRAY(frames, nframe, frame_cap);
 	COPY_ARRAY(inputs, ninput, input_cap);
 	COPY_ARRAY(outputs, noutput, output_cap);
+	COPY_ARRAY(notes, nnote, note_cap);
 	h->expr_hash = h->scope_hash = NULL;     /* made again when something is added */
 	h->expr_mask = h->scope_mask = 0;
 	return h;
@@ -313,6 +316,22 @@ struct str
 scope_path(const struct graph *g, uint32_t scope)
 {
 	return graph_str(g, g->scopes[scope].path);
+}
+
+void
+graph_note(struct graph *g, const char *fmt, ...)
+{
+	char text[1024];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof text, fmt, ap);
+	va_end(ap);
+	for (uint32_t i = 0; i < g->nnote; i++)
+		if (str_eq(g->notes[i], str_of(text)))
+			return;
+	ROOM(g->c->a, g->notes, g->nnote, g->note_cap, 1);
+	g->notes[g->nnote++] = str_copy(g->c->a, str_of(text));
 }
 
 void

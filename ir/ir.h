@@ -83,16 +83,17 @@ struct ctx {
 	const char *dump_after;    /* --dump-ir: pass name, or NULL */
 	void (*dump)(void *user, const char *text, size_t n);
 	void *dump_user;
+	const char *program;       /* --program, or NULL */
 };
 
 /* ---- expressions over symbolic dims ----------------------------------------------------------- */
 
-enum expr_op { EX_NONE, EX_UNKNOWN, EX_CONST, EX_SYM, EX_ADD, EX_MUL, EX_FLOORDIV, EX_CEILDIV, EX_MOD, EX_POW, EX_MAX, EX_MIN, EX_OPAQUE };
+enum expr_op { EX_NONE, EX_UNKNOWN, EX_CONST, EX_SYM, EX_ADD, EX_MUL, EX_FLOORDIV, EX_CEILDIV, EX_MOD, EX_POW, EX_MAX, EX_MIN, EX_OPAQUE, EX_VAL };
 
 struct expr {                      /* operands are expressions with smaller ids */
 	uint8_t op;
 	bool known;                /* n is its value: a constant, or all its symbols are bound */
-	uint32_t a, b;             /* SYM: a = symbol; OPAQUE: a = interned text */
+	uint32_t a, b;             /* SYM: a = symbol; OPAQUE: a = interned text; VAL: a = the value of a number that the graph computes */
 	int64_t n;
 };
 
@@ -107,6 +108,7 @@ struct sym {
 	uint32_t name;             /* interned */
 	int64_t min, max;          /* range in the file; max < 0 = unbounded */
 	int64_t value;             /* bound value, -1 = not bound */
+	int64_t example;           /* the size that the exporter ran with, 0 = not known */
 	bool open;                 /* nobody bound it: value is the smallest allowed */
 	uint32_t input;            /* first graph input that has it alone on an axis, 0 = none */
 	uint8_t axis;
@@ -134,7 +136,8 @@ enum val_flag {
 	VF_TRAINABLE = 1,          /* PARAM: requires_grad in the file (or the file cannot say) */
 	VF_PERSISTENT = 2,         /* BUFFER: in the state dict */
 	VF_LABELS = 4,             /* INPUT that only the loss reads, made by the adapt group */
-	VF_ADAPTER = 8             /* PARAM that a recipe added (LoRA) */
+	VF_ADAPTER = 8,            /* PARAM that a recipe added (LoRA) */
+	VF_LIST = 16               /* NODE: all results of the node, as one list; only until the pass infer */
 };
 #define RANK_UNKNOWN 0xff
 #define MAX_RANK 10
@@ -202,6 +205,7 @@ struct graph {
 	bool has_frames;           /* stack traces are there */
 	bool has_scopes;
 	uint32_t root_class;       /* interned */
+	struct str *notes;      uint32_t nnote, note_cap;     /* what the frontend took for granted; reports list it among the assumptions */
 };
 
 /* ---- operators --------------------------------------------------------------------------------- */
@@ -210,9 +214,11 @@ enum op_id {
 	OP_NONE,
 #define OP(id, name, schema, cast, forward, backward) OP_##id,
 #define COMPOSE(id, name, schema, cast) OP_##id,
+#define PRIM(id, name, schema) OP_##id,
 #include "op.def"
 #undef OP
 #undef COMPOSE
+#undef PRIM
 	OP_COUNT
 };
 enum cast_class { CAST_NONE, CAST_LOW, CAST_FP32, CAST_FP32_OUT, CAST_PROMOTE };
@@ -223,6 +229,7 @@ struct op {
 	const char *forward;       /* allocations, see passes/lower/code.c; NULL: composed of others */
 	const char *backward;      /* gradient formulas; NULL: no gradient */
 	uint8_t cast;              /* enum cast_class */
+	bool prim;                 /* no operator on tensors: a number, list or branch of the program, gone after the pass infer */
 };
 
 struct arg_name {                  /* one argument of a schema */
@@ -385,6 +392,7 @@ unsigned dtype_by_name(struct str);                               /* contract's 
 unsigned dtype_by_serde(int64_t);
 unsigned dtype_by_c10(int64_t);
 unsigned dtype_by_onnx(int64_t);
+unsigned dtype_by_storage(struct str prefix);                     /* "Float" of FloatStorage */
 bool dtype_is_float(unsigned);
 uint64_t dtype_bytes(unsigned dtype, uint64_t elements);
 
@@ -392,6 +400,7 @@ const struct op *op_info(unsigned op);
 unsigned op_by_name(struct str name, bool *inplace);              /* "add", "add.Tensor", "add_.Tensor"; OP_NONE = unknown */
 uint32_t op_args(unsigned op, struct arg_name *names, uint32_t cap);
 uint32_t op_narg(unsigned op);
+bool op_is_variadic(unsigned op);
 int op_arg_index(unsigned op, struct str name);                   /* -1 = no such argument */
 
 /* ---- size.c: arithmetic that cannot overflow in silence --------------------------------------------- */
@@ -400,6 +409,24 @@ bool mul_u64(uint64_t a, uint64_t b, uint64_t *out);
 bool mul_i64(int64_t a, int64_t b, int64_t *out);
 bool add_i64(int64_t a, int64_t b, int64_t *out);
 uint64_t round512(uint64_t);
+
+/* ---- number.c: numbers that a program computes ----------------------------------------------------------- */
+
+struct number {
+	uint8_t kind;              /* ARG_INT, ARG_FLOAT, ARG_BOOL; ARG_NONE = not known */
+	union {
+		int64_t i;
+		double f;
+		bool b;
+	} u;
+};
+struct number number_int(int64_t);
+struct number number_float(double);
+struct number number_bool(bool);
+double number_real(struct number);
+bool number_has(struct str what);                                 /* is there a function of that name? */
+unsigned number_operands(struct str what);
+bool number_math(struct str what, struct number a, struct number b, struct number *out);         /* false: not defined for these */
 
 /* ---- diag.c ------------------------------------------------------------------------------------------ */
 
@@ -416,6 +443,7 @@ uint32_t expr_const(struct graph *, int64_t);
 uint32_t expr_sym(struct graph *, uint32_t sym);
 uint32_t expr_op2(struct graph *, enum expr_op, uint32_t a, uint32_t b);   /* folds constants */
 uint32_t expr_opaque(struct graph *, struct str text);
+uint32_t expr_val(struct graph *, uint32_t val);
 void expr_bind(struct graph *);                                            /* after symbols got values: evaluate every expression */
 bool expr_eval(const struct graph *, uint32_t expr, int64_t *out);         /* false: an unbound symbol, or overflow */
 bool expr_parse(struct graph *, struct str text, uint32_t *out);           /* sympy srepr or infix; see expr.c */
@@ -452,6 +480,7 @@ struct arg arg_ints(struct graph *, const int64_t *, uint32_t n);
 uint32_t scope_add(struct graph *, uint32_t parent, struct str path, struct str cls, uint32_t call);
 uint32_t scope_at(const struct graph *, uint32_t scope, unsigned depth);          /* the ancestor at that depth */
 struct str scope_path(const struct graph *, uint32_t scope);
+void graph_note(struct graph *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));     /* once for each text */
 void graph_input(struct graph *, uint32_t val);
 void graph_output(struct graph *, uint32_t val);
 void graph_splice(struct graph *, uint32_t first, const uint32_t *behind);       /* nodes from first on move behind those nodes; 0 = to the front */

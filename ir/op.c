@@ -2,12 +2,14 @@
 #include "ir.h"
 
 static const struct op table[OP_COUNT] = {
-	[OP_NONE] = {"?", "", NULL, NULL, CAST_NONE},
-#define OP(id, name, schema, cast, forward, backward) [OP_##id] = {name, schema, forward, backward, cast},
-#define COMPOSE(id, name, schema, cast) [OP_##id] = {name, schema, NULL, NULL, cast},
+	[OP_NONE] = {"?", "", NULL, NULL, CAST_NONE, false},
+#define OP(id, name, schema, cast, forward, backward) [OP_##id] = {name, schema, forward, backward, cast, false},
+#define COMPOSE(id, name, schema, cast) [OP_##id] = {name, schema, NULL, NULL, cast, false},
+#define PRIM(id, name, schema) [OP_##id] = {name, schema, NULL, NULL, CAST_NONE, true},
 #include "op.def"
 #undef OP
 #undef COMPOSE
+#undef PRIM
 };
 
 static const struct {
@@ -103,4 +105,11 @@ op_arg_index(unsigned op, struct str name)
 				return i;
 	}
 	return -1;
+}
+
+/* The ends of regions take as many values as the region hands on. */
+bool
+op_is_variadic(unsigned op)
+{
+	return op == OP_ENDIF || op == OP_LOOP || op == OP_ENDLOOP;
 }

@@ -70,7 +70,9 @@ type(const struct graph *g, struct buf *b, uint32_t v)
 {
 	const struct val *x = &g->vals[v];
 
-	if (x->dtype == DT_NONE && x->rank == RANK_UNKNOWN)
+	if (x->flags & VF_LIST && x->kind == VAL_NODE)
+		buf_str(b, S(" : list"));
+	if ((x->dtype == DT_NONE && x->rank == RANK_UNKNOWN) || x->flags & VF_LIST)
 		return;
 	buf_fmt(b, " : %s", dtype_info(x->dtype)->name);
 	if (x->rank == RANK_UNKNOWN)
@@ -165,7 +167,7 @@ node(const struct graph *g, struct buf *b, uint32_t n)
 		quoted(b, graph_str(g, x->target));
 	buf_str(b, x->flags & NF_INPLACE ? S("_(") : S("("));
 	for (uint32_t k = 0; k < x->narg; k++) {
-		if (node_args(g, n)[k].kind == ARG_NONE)
+		if (node_args(g, n)[k].kind == ARG_NONE && !op_is_variadic(x->op))
 			continue;
 		buf_str(b, first ? S("") : S(", "));
 		first = false;
@@ -225,6 +227,8 @@ graph_print(const struct graph *g, struct buf *b)
 		buf_fmt(b, "sym %.*s %lld..", SFMT(graph_str(g, g->syms[i].name)), (long long)g->syms[i].min);
 		if (g->syms[i].max >= 0)
 			buf_fmt(b, "%lld", (long long)g->syms[i].max);
+		if (g->syms[i].example)
+			buf_fmt(b, " ~ %lld", (long long)g->syms[i].example);
 		if (g->syms[i].value >= 0)
 			buf_fmt(b, " = %lld", (long long)g->syms[i].value);
 		buf_str(b, S("\n"));

@@ -38,21 +38,28 @@ count_nodes(struct analysis *a, struct report *r)
 
 /* "s72 (input_ids[0]: --dim batch=N or --dim s72=N)" */
 static struct str
-unbound_list(struct analysis *a)
+unbound_symbol(struct analysis *a, struct str name)
 {
 	struct graph *g = a->g;
+	uint32_t s = sym_find(g, name);
+	const struct sym *x = &g->syms[s];
+	struct str out = str_fmt(a->c->a, "%.*s (", SFMT(name)), input = graph_str(g, g->vals[x->input].name);
+	const char *common = !x->input ? "" : x->axis == 0 ? "--dim batch=N or " : x->axis == 1 && dtype_info(g->vals[x->input].dtype)->cat == CAT_INT ? "--dim seq=N or " : "";
+
+	if (!s)
+		return str_fmt(a->c->a, "%.*sthe file has no shape of it: --shape %.*s=AxBx..)", SFMT(out), SFMT(name));
+	if (x->input && !str_ends(name, S("]")))
+		out = str_fmt(a->c->a, "%.*s%.*s[%u]: ", SFMT(out), SFMT(input), x->axis);
+	return str_fmt(a->c->a, "%.*s%s--dim %.*s=N)", SFMT(out), common, SFMT(name));
+}
+
+static struct str
+unbound_list(struct analysis *a)
+{
 	struct str s = S("");
 
-	for (uint32_t i = 0; i < a->nunbound; i++) {
-		const struct sym *x = &g->syms[sym_find(g, a->unbound[i])];
-		struct str name = a->unbound[i], input = graph_str(g, g->vals[x->input].name);
-		const char *common = !x->input ? "" : x->axis == 0 ? "--dim batch=N or " : x->axis == 1 && dtype_info(g->vals[x->input].dtype)->cat == CAT_INT ? "--dim seq=N or " : "";
-
-		s = str_fmt(a->c->a, "%.*s%s%.*s (", SFMT(s), i ? ", " : "", SFMT(name));
-		if (x->input)
-			s = str_fmt(a->c->a, "%.*s%.*s[%u]: ", SFMT(s), SFMT(input), x->axis);
-		s = str_fmt(a->c->a, "%.*s%s--dim %.*s=N)", SFMT(s), common, SFMT(name));
-	}
+	for (uint32_t i = 0; i < a->nunbound; i++)
+		s = str_fmt(a->c->a, "%.*s%s%.*s", SFMT(s), i ? ", " : "", SFMT(unbound_symbol(a, a->unbound[i])));
 	return s;
 }
 
@@ -123,6 +130,8 @@ analyze(void *arg)
 	r->load_diags = w->m->c.diags;
 	r->nload_diag = w->m->c.ndiag;
 	count_nodes(a, r);
+	for (uint32_t i = 0; i < a->g->nnote; i++)
+		assume(a, "%.*s", SFMT(a->g->notes[i]));
 	if (w->when == TRAIN && !check_recipe(a))
 		return false;
 	if (!passes_run(a, w->when))

@@ -23,4 +23,16 @@ void release_analysis(struct analysed);
 
 char *test_read(const char *path, size_t *n);      /* whole file, NUL-terminated; fails the test */
 
+/* archive.c */
+struct test_buf {                  /* to be freed with free(p) */
+	char *p;
+	size_t n, cap;
+};
+struct test_member {
+	const char *name, *p;
+	size_t n;
+};
+struct test_buf test_zip(const struct test_member *, size_t n);
+struct test_buf test_script(const char *code, const char *state);         /* code of __torch__.m with the root class Net, and Net's state: see archive.c */
+
 #endif

@@ -1,5 +1,5 @@
 /*
- * The truth tool's runs of real PyTorch (fixtures/truth, torch 2.13) against the .pt2 exports of the same models: peaks of every phase
+ * The truth tool's runs of real PyTorch (fixtures/truth, torch 2.13) against exports of the same models: peaks of every phase
  * and the end of forward to the byte; the events of both steps to the share that is stated, each run of releases sorted.
  */
 #include "test.h"
@@ -11,54 +11,70 @@
 #include <zlib.h>
 
 static const struct job {
-	const char *model, *truth;
+	const char *file, *prefix; /* prefix: of module names, where the exporter wrapped the model */
+	const char *truth;
 	unsigned differ;           /* events missing or too many: the exporter's stand-in for unbind, the order of 512-byte counters */
 	bool has_log;
+	bool peak_only;            /* what the trace does not return does not live as long as in the truth: phases below the peak are lower */
 } jobs[] = {
-	{"toy_vlm.train", "toy_vlm--fp32", 0, true},
-	{"toy_vlm.train", "toy_vlm--bf16-sgd-momentum", 0, true},
-	{"toy_vlm.train", "toy_vlm--vision-frozen-mixed", 0, true},
-	{"llama_tiny.train", "llama_tiny--fp32", 0, true},
-	{"llama_tiny.train", "llama_tiny--bf16-b4", 0, true},
-	{"llama_tiny.train", "llama_tiny--eager-fp32", 0, true},
-	{"llava_tiny.train", "llava_tiny--stage2-fp32", 20, true},
-	{"llava_tiny.train", "llava_tiny--stage1-fp32-sgd", 20, true},
-	{"llava_tiny.train", "llava_tiny--stage2-mixed", 20, true},
-	{"llava_tiny.train", "llava_tiny--full-bf16", 20, true},
-	{"llava_tiny.train", "llava_tiny--full-fp16-mixed", 20, true},
-	{"llava_tiny.train", "llava_tiny--eager-fp32", 20, true},
-	{"llava_tiny.train", "llava_tiny--ckpt-mixed", 20, true},
-	{"llava_tiny.train", "llava_tiny--ckpt-reentrant", 20, true},
-	{"llava_tiny.train", "llava_tiny--lora8", 20, true},
-	{"llava_tiny.train", "llava_tiny--s32-stage2", 20, true},
-	{"llava_tiny.train", "llava_tiny--s32-full-mixed", 20, true},
-	{"llava_tiny.train", "llava_tiny--s32-full-adamw", 20, true},
-	{"llava_7b.train.bf16.stack", "llava_7b--stage1-bf16", 0, false},
-	{"llava_7b.train.bf16.stack", "llava_7b--stage2-bf16", 0, false},
-	{"llava_7b.train.bf16.stack", "llava_7b--stage2-mixed", 0, false},
-	{"llava_7b.train.bf16.stack", "llava_7b--stage2-ckpt-mixed-fused", 0, false},
-	{"llava_7b.train.bf16.stack", "llava_7b--stage1-ckpt-fused", 0, false},
-	{"llava_7b.train.bf16.stack", "llava_7b--lora128-all-ckpt", 0, false},
-	{"llava_7b.train.bf16.stack", "llava_7b--lora16-fused", 0, false},
-	{"llava_7b.train.bf16.stack", "llava_7b--head-only", 0, false},
-	{"llava_7b.train.bf16.stack", "llava_7b--accum4", 0, false},
-	{"llava_7b.train.bf16.stack", "llava_7b--eager-bf16", 0, false},
-	{"llava_7b.train.bf16.stack", "llava_7b--fp32-forloop", 0, false},
-	{"llava_7b.train.bf16.stack", "llava_7b--full-bf16-sgd", 0, false},
-	{"llava_7b.train.bf16.stack", "llava_7b--b1-s64-stage1-mixed", 0, false},
-	{"llava_7b.train.bf16.stack", "llava_7b--stage2-ckpt", 0, false},
-	{"llava_7b.train.bf16.stack", "llava_7b--stage2-bf16-fp32-picture", 0, false},
-	{"llava_7b.train.bf16.stack", "llava_7b--stage2-bf16-b1", 0, false},
-	{"llava_7b.train.bf16.stack", "llava_7b--b1-s64-fp32", 0, false},
+	{"toy_vlm.train.pt2", "", "toy_vlm--fp32", 0, true, false},
+	{"toy_vlm.train.pt2", "", "toy_vlm--bf16-sgd-momentum", 0, true, false},
+	{"toy_vlm.train.pt2", "", "toy_vlm--vision-frozen-mixed", 0, true, false},
+	{"llama_tiny.train.pt2", "", "llama_tiny--fp32", 0, true, false},
+	{"llama_tiny.train.pt2", "", "llama_tiny--bf16-b4", 0, true, false},
+	{"llama_tiny.train.pt2", "", "llama_tiny--eager-fp32", 0, true, false},
+	{"llava_tiny.train.pt2", "", "llava_tiny--stage2-fp32", 20, true, false},
+	{"llava_tiny.train.pt2", "", "llava_tiny--stage1-fp32-sgd", 20, true, false},
+	{"llava_tiny.train.pt2", "", "llava_tiny--stage2-mixed", 20, true, false},
+	{"llava_tiny.train.pt2", "", "llava_tiny--full-bf16", 20, true, false},
+	{"llava_tiny.train.pt2", "", "llava_tiny--full-fp16-mixed", 20, true, false},
+	{"llava_tiny.train.pt2", "", "llava_tiny--eager-fp32", 20, true, false},
+	{"llava_tiny.train.pt2", "", "llava_tiny--ckpt-mixed", 20, true, false},
+	{"llava_tiny.train.pt2", "", "llava_tiny--ckpt-reentrant", 20, true, false},
+	{"llava_tiny.train.pt2", "", "llava_tiny--lora8", 20, true, false},
+	{"llava_tiny.train.pt2", "", "llava_tiny--s32-stage2", 20, true, false},
+	{"llava_tiny.train.pt2", "", "llava_tiny--s32-full-mixed", 20, true, false},
+	{"llava_tiny.train.pt2", "", "llava_tiny--s32-full-adamw", 20, true, false},
+	{"llava_7b.train.bf16.stack.pt2", "", "llava_7b--stage1-bf16", 0, false, false},
+	{"llava_7b.train.bf16.stack.pt2", "", "llava_7b--stage2-bf16", 0, false, false},
+	{"llava_7b.train.bf16.stack.pt2", "", "llava_7b--stage2-mixed", 0, false, false},
+	{"llava_7b.train.bf16.stack.pt2", "", "llava_7b--stage2-ckpt-mixed-fused", 0, false, false},
+	{"llava_7b.train.bf16.stack.pt2", "", "llava_7b--stage1-ckpt-fused", 0, false, false},
+	{"llava_7b.train.bf16.stack.pt2", "", "llava_7b--lora128-all-ckpt", 0, false, false},
+	{"llava_7b.train.bf16.stack.pt2", "", "llava_7b--lora16-fused", 0, false, false},
+	{"llava_7b.train.bf16.stack.pt2", "", "llava_7b--head-only", 0, false, false},
+	{"llava_7b.train.bf16.stack.pt2", "", "llava_7b--accum4", 0, false, false},
+	{"llava_7b.train.bf16.stack.pt2", "", "llava_7b--eager-bf16", 0, false, false},
+	{"llava_7b.train.bf16.stack.pt2", "", "llava_7b--fp32-forloop", 0, false, false},
+	{"llava_7b.train.bf16.stack.pt2", "", "llava_7b--full-bf16-sgd", 0, false, false},
+	{"llava_7b.train.bf16.stack.pt2", "", "llava_7b--b1-s64-stage1-mixed", 0, false, false},
+	{"llava_7b.train.bf16.stack.pt2", "", "llava_7b--stage2-ckpt", 0, false, false},
+	{"llava_7b.train.bf16.stack.pt2", "", "llava_7b--stage2-bf16-fp32-picture", 0, false, false},
+	{"llava_7b.train.bf16.stack.pt2", "", "llava_7b--stage2-bf16-b1", 0, false, false},
+	{"llava_7b.train.bf16.stack.pt2", "", "llava_7b--b1-s64-fp32", 0, false, false},
+	{"llava_tiny.train.pt", "model.", "llava_tiny--s32-full-adamw", 0, false, true},
+	{"llava_tiny.train.pt", "model.", "llava_tiny--s32-full-mixed", 0, false, true},
+	{"llava_tiny.train.pt", "model.", "llava_tiny--s32-stage2", 0, false, true},
+	{"gpt2.train.pt", "model.", "gpt2--s256-fp32", 0, false, false},
+	{"gpt2.train.pt", "model.", "gpt2--s256-bf16", 0, false, false},
 };
+
+static void
+add_prefix(json_t *patterns, const char *prefix)
+{
+	for (size_t i = 0; i < json_array_size(patterns); i++)
+		json_array_set_new(patterns, i, json_sprintf("%s%s", prefix, json_string_value(json_array_get(patterns, i))));
+}
 
 /* The truth's recipe, with batch and seq as dims. */
 static char *
-recipe_of(json_t *truth)
+recipe_of(json_t *truth, const char *prefix)
 {
 	json_t *r = json_deep_copy(json_object_get(truth, "recipe")), *dims = json_object();
 	const char *const size[] = {"batch", "seq"};
 	char *text;
+
+	add_prefix(json_object_get(r, "freeze"), prefix);
 
 	for (unsigned i = 0; i < 2; i++)
 		if (json_object_get(r, size[i])) {
@@ -84,7 +100,7 @@ compare_step(const struct job *job, const struct step_row *got, const json_t *wa
 	const struct factors *at = &got->phases[got->phase].at;
 
 	for (unsigned p = PH_FORWARD; p < PH_COUNT; p++)
-		if (got->phases[p].tensors != number(phases, phase_name(p)))
+		if (got->phases[p].tensors != number(phases, phase_name(p)) && (p == got->phase || !job->peak_only))
 			fail_msg("%s step %u %s: %llu, truth %llu", job->truth, step, phase_name(p), (unsigned long long)got->phases[p].tensors,
 			    (unsigned long long)number(phases, phase_name(p)));
 	assert_int_equal(got->forward_end, number(want, "forward_end_bytes"));
@@ -240,8 +256,8 @@ jobs_equal_the_truth(void **state)
 		snprintf(path, sizeof path, "fixtures/truth/%s.json", jobs[i].truth);
 		truth = json_load_file(path, 0, NULL);
 		assert_non_null(truth);
-		recipe = recipe_of(truth);
-		snprintf(path, sizeof path, "fixtures/models/%s.pt2", jobs[i].model);
+		recipe = recipe_of(truth, jobs[i].prefix);
+		snprintf(path, sizeof path, "fixtures/models/%s", jobs[i].file);
 		a = test_analyse_file(path, recipe);
 		for (unsigned k = 0; k < 2; k++)
 			compare_step(&jobs[i], &a.r->r.steps[k + 1], json_array_get(json_object_get(truth, "steps"), k), k + 1);

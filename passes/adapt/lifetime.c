@@ -82,24 +82,36 @@ is_composite(const struct lifetimes *l, uint32_t first, uint32_t last, unsigned 
 	return false;
 }
 
+/* The depth of the model's own frame: a module that does all its work by calling one other is a wrapper around the model. */
+static unsigned
+outermost_depth(const struct lifetimes *l)
+{
+	unsigned d = 0;
+
+	while (l->returns > 0 && calls_depth(l->g, 1) > d && l->calls.last[l->calls.at[1] + d + 1] >= l->returns)
+		d++;
+	return d;
+}
+
 /* Without names: what a composite module gives to the outermost frame is a local there (outputs = self.model(...)). */
 static void
 hold_in_outermost(struct lifetimes *l)
 {
 	struct graph *g = l->g;
 	bool *composite = NEW(l->a->c->a, bool, g->nnode);
+	unsigned d = outermost_depth(l) + 1;
 
 	for (uint32_t n = 1; n < g->nnode; n++)
-		if (calls_depth(g, n) >= 1) {
-			uint32_t at = l->calls.at[n] + 1;
+		if (calls_depth(g, n) >= d) {
+			uint32_t at = l->calls.at[n] + d;
 
-			composite[n] = n == l->calls.first[at] ? is_composite(l, n, l->calls.last[at], 1) : composite[l->calls.first[at]];
+			composite[n] = n == l->calls.first[at] ? is_composite(l, n, l->calls.last[at], d) : composite[l->calls.first[at]];
 		}
 	for (uint32_t n = 1; n < g->nnode; n++)
 		for (struct operands it = operands_of(g, n); operand_next(&it);) {
 			uint32_t maker = g->vals[it.val].kind == VAL_NODE ? g->vals[it.val].node : 0;
 
-			if (maker && composite[maker] && (calls_depth(g, n) < 1 || !calls_same(&l->calls, maker, n, 1)))
+			if (maker && composite[maker] && (calls_depth(g, n) < d || !calls_same(&l->calls, maker, n, d)))
 				extend(l, it.val, l->returns);
 		}
 }

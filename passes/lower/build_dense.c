@@ -350,3 +350,16 @@ build_lse32(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 		dim[2] = 0;
 	return fresh_contiguous(c, 3, dim, DT_FP32);
 }
+
+/* ---- layers that are one kernel ----------------------------------------------------------------------------------- */
+
+uint32_t
+build_linear_rows(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	struct geom out = *x[0].g;
+
+	if (n < 2 || !x[1].g || !out.rank || !x[1].g->rank)
+		return mismatch(c);
+	out.dim[out.rank - 1] = x[1].g->dim[0];
+	return fresh_contiguous(c, out.rank, out.dim, dt ? dt : out.dtype);
+}

@@ -15,7 +15,10 @@ mismatch(struct call *c)
 static const struct value *
 tensor_list(const struct call *c)
 {
-	return call_arg(c, "tensors");
+	static const struct value none = {.kind = ARG_VALS};
+	const struct value *v = call_arg(c, "tensors");
+
+	return v->kind == ARG_VALS ? v : &none;
 }
 
 /* cat_compute_output_memory_format: channels-last only if every input is. */
@@ -183,6 +186,8 @@ read_indices(struct call *c, const struct geom *self, struct index_shape *out)
 	unsigned d = 0;
 
 	*out = (struct index_shape){0};
+	if (ix->kind != ARG_VALS)
+		return false;
 	for (uint32_t i = 0; i < ix->n && d < self->rank; i++) {
 		const struct geom *g = ix->u.ts[i] ? geom_at(c->s, ix->u.ts[i]) : NULL;
 		const struct geom *pair[2] = {&out->all, g};

@@ -313,9 +313,11 @@ typedef uint32_t composition(struct call *);
 static composition *const compositions[OP_COUNT] = {
 #define OP(id, name, schema, cast, forward, backward)
 #define COMPOSE(id, name, schema, cast) [OP_##id] = compose_##id,
+#define PRIM(id, name, schema)
 #include "../../ir/op.def"
 #undef OP
 #undef COMPOSE
+#undef PRIM
 };
 
 static void

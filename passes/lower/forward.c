@@ -146,6 +146,52 @@ operand_is_unsized(const struct sim *s, uint32_t n)
 	return false;
 }
 
+/* Whole numbers that no size of a result depends on. */
+static bool
+is_only_a_value(struct str name)
+{
+	static const char *const names[] = {
+		"other", "alpha", "beta", "value", "fill_value", "zero_point", "scale", "exponent", "min", "max", "diagonal", "ignore_index", "padding_idx", "min_val", "max_val",
+		"threshold", "low", "high", "s", "mean", "std", "lambd", "index",
+	};
+
+	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+		if (str_eq(name, str_of(names[i])))
+			return true;
+	return false;
+}
+
+static bool
+is_unknown(const struct graph *g, const struct arg *a)
+{
+	int64_t n;
+
+	if (a->kind == ARG_INT)
+		return !sint_eval(g, a->u.i, &n);
+	for (uint32_t i = 0; a->kind == ARG_INTS && i < a->count; i++)
+		if (!sint_eval(g, g->ints[a->first + i], &n))
+			return true;
+	return false;
+}
+
+/* Does a number that nobody knows decide the sizes of the results? */
+bool
+size_is_unknown(const struct graph *g, uint32_t n)
+{
+	struct arg_name names[MAX_ARGS];
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < g->nodes[n].narg; i++) {
+		if (!is_unknown(g, node_args(g, n) + i))
+			continue;
+		if (!count)
+			count = op_args(g->nodes[n].op, names, MAX_ARGS);
+		if (i >= count || !is_only_a_value(names[i].name))
+			return true;
+	}
+	return false;
+}
+
 /* false: the operator's shapes do not work out. */
 static bool
 run_known(struct sim *s, uint32_t n)
@@ -175,7 +221,7 @@ run_node(struct sim *s, uint32_t n)
 	s->node = n;
 	if (x->flags & NF_NO_GRAD)
 		s->grad_on = false;
-	if (!x->op || operand_is_unsized(s, n) || !run_known(s, n))
+	if (!x->op || operand_is_unsized(s, n) || size_is_unknown(s->g, n) || !run_known(s, n))
 		run_unknown(s, n);
 	bind_results(s, n);
 	temps_release(s, mark);

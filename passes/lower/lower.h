@@ -275,9 +275,11 @@ void scratch_note(const struct call *, uint32_t t, uint32_t first_storage);
 /* compose_*.c: rows of op.def that are made of other operators */
 #define OP(id, name, schema, cast, forward, backward)
 #define COMPOSE(id, name, schema, cast) uint32_t compose_##id(struct call *);
+#define PRIM(id, name, schema)
 #include "../../ir/op.def"
 #undef OP
 #undef COMPOSE
+#undef PRIM
 
 /* shapes that several compositions share */
 uint32_t do_view(struct sim *, uint32_t t, unsigned rank, const int64_t *dim);
@@ -324,8 +326,12 @@ void checkpoint_block(struct sim *, const struct block *);
 void checkpoint_backward(struct sim *, uint32_t fn, const uint32_t *grads, uint32_t *out);        /* out: held by the caller */
 void checkpoint_closure_drop(struct sim *, void *closure);
 
+/* step.c */
+struct sim *sim_new(struct analysis *, struct schedule *);
+
 /* forward.c */
 void run_nodes(struct sim *, uint32_t first, uint32_t last, bool blocks);        /* blocks: checkpoint those of the plan */
 void env_set(struct sim *, uint32_t val, uint32_t t);             /* takes a hold of its own */
+bool size_is_unknown(const struct graph *, uint32_t node);
 
 #endif

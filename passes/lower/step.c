@@ -11,8 +11,8 @@
 
 /* ---- before the first step -------------------------------------------------------------------------------- */
 
-static struct sim *
-sim_new(struct analysis *a)
+struct sim *
+sim_new(struct analysis *a, struct schedule *sched)
 {
 	struct sim *s = NEW(a->c->a, struct sim, 1);
 
@@ -20,7 +20,7 @@ sim_new(struct analysis *a)
 	s->g = a->g;
 	s->r = a->r;
 	s->plan = &a->plan;
-	s->sched = a->sched = schedule_new(a->c);
+	s->sched = sched;
 	s->geoms = geoms_new(a->c->a);
 	s->pool = pool_new(a->c->a);
 	s->code = NEW(a->c->a, struct op_code, OP_COUNT);
@@ -228,6 +228,14 @@ count_coverage(struct step *x)
 			count_value(x, node_outs(g, n)[k]);
 }
 
+static void
+note_recurrent(struct analysis *a)
+{
+	for (uint32_t n = 1; n < a->g->nnode; n++)
+		if (a->g->nodes[n].op == OP_LSTM || a->g->nodes[n].op == OP_GRU)
+			assume(a, "what cuDNN keeps for the backward of recurrent layers is taken to be their gates, cell states and inner results");
+}
+
 bool
 pass_lower(struct analysis *a)
 {
@@ -235,11 +243,13 @@ pass_lower(struct analysis *a)
 
 	if (!optimizer_known(a))
 		return false;
-	x.s = sim_new(a);
+	a->sched = schedule_new(a->c);
+	x.s = sim_new(a, a->sched);
 	make_start(&x);
 	for (unsigned step = 1; step <= 2; step++)
 		run_step(&x, step);
 	count_coverage(&x);
+	note_recurrent(a);
 	a->lower_bound |= x.s->failed > 0;
 	if (a->unsized) {
 		struct str first = graph_str(a->g, a->g->vals[a->first_unsized].name);

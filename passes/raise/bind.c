@@ -45,6 +45,9 @@ symbol_list(struct analysis *a)
 			s = str_fmt(a->c->a, "%.*s%s%.*s (%.*s[%u])", SFMT(s), s.n ? ", " : "", SFMT(name), SFMT(graph_str(g, g->vals[g->syms[i].input].name)),
 			    g->syms[i].axis);
 	}
+	for (uint32_t i = 0; i < g->ninput; i++)
+		if (g->vals[g->inputs[i]].rank == RANK_UNKNOWN)
+			s = str_fmt(a->c->a, "%.*s%s%.*s, whose shape it does not have (--shape)", SFMT(s), s.n ? ", " : "", SFMT(graph_str(g, g->vals[g->inputs[i]].name)));
 	return s.n ? s : S("none, its sizes are fixed");
 }
 
@@ -181,19 +184,32 @@ default_symbols(struct analysis *a)
 {
 	struct graph *g = a->g;
 	const bool *used = symbols_in_use(g, a->c->a);
+	struct str taken = S("");
 
 	for (uint32_t i = 1; i < g->nsym; i++) {
 		struct sym *x = &g->syms[i];
 
 		if (x->value >= 0)
 			continue;
-		x->value = x->min > 0 ? x->min : 1;
+		x->value = x->example > 0 ? x->example : x->min > 0 ? x->min : 1;
+		if (x->example > 0) {
+			taken = str_fmt(a->c->a, "%.*s%s%.*s = %lld", SFMT(taken), taken.n ? ", " : "", SFMT(graph_str(g, x->name)), (long long)x->value);
+			continue;
+		}
 		if (x->min == x->max || !(x->input || used[i]))
 			continue;      /* the file leaves no choice, or nothing has this size */
 		ROOM(a->c->a, a->unbound, a->nunbound, a->unbound_cap, 1);
 		a->unbound[a->nunbound++] = graph_str(g, x->name);
 		a->lower_bound = x->open = true;
 	}
+	for (uint32_t i = 0; i < g->ninput; i++)
+		if (g->vals[g->inputs[i]].rank == RANK_UNKNOWN) {
+			ROOM(a->c->a, a->unbound, a->nunbound, a->unbound_cap, 1);
+			a->unbound[a->nunbound++] = graph_str(g, g->vals[g->inputs[i]].name);
+			a->lower_bound = true;
+		}
+	if (taken.n)
+		assume(a, "sizes that are not given are those of the trace: %.*s", SFMT(taken));
 }
 
 static void

@@ -1,0 +1,322 @@
+/*
+ * Higher-order operators of torch.export programs: nodes with graphs as arguments. Those that only switch a mode are inlined; cond and
+ * while_loop become branches and loops for the pass infer; others stay unknown operators with the results that the file declares.
+ */
+#include "export.h"
+
+#include <string.h>
+
+/* A graph among a node's arguments, and where its operands begin. */
+struct region {
+	const json_t *graph;
+	size_t operand;
+};
+
+struct tensors {
+	uint32_t *val;             /* 0 = no tensor */
+	size_t n;
+};
+
+static const json_t *
+input_at(const json_t *node, size_t i)
+{
+	return json_object_get(json_array_get(json_object_get(node, "inputs"), i), "arg");
+}
+
+static uint32_t
+find_regions(const json_t *node, struct region *r, uint32_t cap)
+{
+	uint32_t n = 0;
+
+	for (size_t i = 0; i < json_array_size(json_object_get(node, "inputs")); i++) {
+		const json_t *g = json_object_get(json_object_get(input_at(node, i), "as_graph"), "graph");
+
+		if (g && n < cap)
+			r[n++] = (struct region){g, i + 1};
+	}
+	return n;
+}
+
+/* ---- operands and results --------------------------------------------------------------------------------------------- */
+
+/* From one argument on, lists opened. */
+static bool
+read_operands(struct loader *l, const json_t *node, size_t first, struct tensors *out)
+{
+	size_t n = json_array_size(json_object_get(node, "inputs")), total = 0;
+
+	for (size_t i = first; i < n; i++)
+		total += json_object_get(input_at(node, i), "as_tensors") ? json_array_size(json_object_get(input_at(node, i), "as_tensors")) : 1;
+	*out = (struct tensors){NEW(l->c->a, uint32_t, total + 1), 0};
+	for (size_t i = first; i < n; i++) {
+		const json_t *list = json_object_get(input_at(node, i), "as_tensors"), *one = json_object_get(input_at(node, i), "as_tensor");
+
+		if (!list && one && !export_lookup(l, one, &out->val[out->n]))
+			return false;
+		out->n += !list;
+		for (size_t e = 0; e < json_array_size(list); e++)
+			if (!export_lookup(l, json_array_get(list, e), &out->val[out->n++]))
+				return false;
+	}
+	return true;
+}
+
+static void
+name_value(struct loader *l, struct str name, uint32_t v)
+{
+	if (name.n)
+		export_bind(l, graph_name(l->g, name), v);
+}
+
+/* The names of a node's results, lists opened; "" = no tensor. */
+static const json_t *
+result_at(const json_t *node, size_t k)
+{
+	const json_t *outs = json_object_get(node, "outputs");
+
+	for (size_t i = 0; i < json_array_size(outs); i++) {
+		const json_t *o = json_array_get(outs, i), *list = json_object_get(o, "as_tensors");
+		size_t many = list ? json_array_size(list) : 1;
+
+		if (k < many)
+			return list ? json_array_get(list, k) : json_object_get(o, "as_tensor");
+		k -= many;
+	}
+	return NULL;
+}
+
+/* ---- running a region's nodes -------------------------------------------------------------------------------------------- */
+
+/* The values that the region returns, in order; 0 = no tensor. */
+static bool
+region_results(struct loader *l, const json_t *graph, struct tensors *out)
+{
+	const json_t *inner = json_object_get(graph, "outputs");
+
+	*out = (struct tensors){NEW(l->c->a, uint32_t, json_array_size(inner) + 1), json_array_size(inner)};
+	for (size_t i = 0; i < out->n; i++) {
+		const json_t *t = json_object_get(json_array_get(inner, i), "as_tensor");
+
+		if (t && !export_lookup(l, t, &out->val[i]))
+			return false;
+	}
+	return true;
+}
+
+/* A region's names are its own: what they meant outside they mean again behind it. */
+static bool
+read_region(struct loader *l, const json_t *graph, const struct tensors *in, struct tensors *out)
+{
+	const json_t *tensors = l->tensors, *symints = l->symints, *inputs = json_object_get(graph, "inputs");
+	uint32_t first = l->region_first, mark = l->nrebound;
+	bool ok;
+
+	if (l->depth >= l->c->lim.depth)
+		return diag(l->c, DIAG_TOO_MANY, "nested graphs", (unsigned long long)l->depth, (unsigned long long)l->c->lim.depth);
+	l->depth++;
+	l->region_first = l->g->nval - 1;
+	for (size_t i = 0; i < json_array_size(inputs) && i < in->n; i++)
+		if (in->val[i])
+			name_value(l, json_get_str(json_object_get(json_array_get(inputs, i), "as_tensor"), "name"), in->val[i]);
+	l->tensors = json_object_get(graph, "tensor_values");
+	l->symints = json_object_get(graph, "sym_int_values");
+	ok = export_nodes(l, graph) && region_results(l, graph, out);
+	for (; l->nrebound > mark; l->nrebound--)
+		l->val_of[l->rebound[l->nrebound - 1].id] = l->rebound[l->nrebound - 1].val;
+	l->tensors = tensors;
+	l->symints = symints;
+	l->region_first = first;
+	l->depth--;
+	return ok;
+}
+
+/* ---- modes: the region's graph takes the node's place ----------------------------------------------------------------------- */
+
+static bool
+switches_gradients_off(const json_t *node, struct str target)
+{
+	if (!str_ends(target, S("wrap_with_set_grad_enabled")))
+		return false;
+	for (size_t i = 0; i < json_array_size(json_object_get(node, "inputs")); i++) {
+		const json_t *on = json_object_get(input_at(node, i), "as_bool");
+
+		if (on)
+			return !json_is_true(on);
+	}
+	return false;
+}
+
+static bool
+inline_region(struct loader *l, const json_t *node, struct str target, const struct region *r)
+{
+	struct tensors in, out;
+	uint8_t kept = l->flags;
+	bool ok;
+
+	if (!read_operands(l, node, r->operand, &in))
+		return false;
+	if (switches_gradients_off(node, target))
+		l->flags |= NF_NO_GRAD;
+	ok = read_region(l, r->graph, &in, &out);
+	l->flags = kept;
+	for (size_t k = 0; ok && k < out.n; k++)
+		if (out.val[k] && result_at(node, k))
+			name_value(l, json_get_str(result_at(node, k), "name"), out.val[k]);
+	return ok;
+}
+
+/* ---- branches and loops ---------------------------------------------------------------------------------------------------------- */
+
+static uint32_t
+new_node(struct loader *l, const json_t *node, unsigned op, uint32_t narg, uint32_t nout)
+{
+	uint32_t n = node_new(l->g, op, narg, nout);
+
+	l->g->nodes[n].name = graph_name(l->g, json_get_str(node, "name"));
+	l->g->nodes[n].target = graph_name(l->g, json_get_str(node, "target"));
+	l->g->nodes[n].scope = export_scope(l, json_get_str(json_object_get(node, "metadata"), "nn_module_stack"));
+	return n;
+}
+
+static uint32_t
+new_result(struct loader *l, uint32_t n, uint32_t k, const char *name)
+{
+	uint32_t v = val_new(l->g, VAL_NODE, str_fmt(l->c->a, "%s_%u_%u", name, (unsigned)n, (unsigned)k));
+
+	l->g->vals[v].node = n;
+	l->g->vals[v].out = k;
+	node_outs(l->g, n)[k] = v;
+	return v;
+}
+
+/* A truth value read out of a tensor. */
+static struct arg
+truth_of(struct loader *l, const json_t *node, uint32_t tensor)
+{
+	uint32_t n = new_node(l, node, OP_MEASURE, op_narg(OP_MEASURE), 1);
+
+	node_args(l->g, n)[0] = (struct arg){.kind = ARG_STR, .u.str = graph_name(l->g, S("bool"))};
+	node_args(l->g, n)[1] = arg_val(tensor);
+	return arg_val(new_result(l, n, 0, "truth"));
+}
+
+/* The closing node's results are the operator's. */
+static bool
+take_results(struct loader *l, const json_t *node, uint32_t n)
+{
+	for (uint32_t k = 0; k < l->g->nodes[n].nout; k++) {
+		const json_t *t = result_at(node, k);
+		uint32_t v;
+
+		if (!t || !json_get_str(t, "name").n) {
+			new_result(l, n, k, "unused");
+			continue;
+		}
+		if (!export_define(l, VAL_NODE, json_get_str(t, "name"), &v))
+			return false;
+		l->g->vals[v].node = n;
+		l->g->vals[v].out = k;
+		node_outs(l->g, n)[k] = v;
+	}
+	return true;
+}
+
+static bool
+read_cond(struct loader *l, const json_t *node, const struct region *r)
+{
+	const json_t *pred = json_object_get(input_at(node, 0), "as_tensor"), *known = json_object_get(input_at(node, 0), "as_bool");
+	struct arg cond = known ? arg_bool(json_is_true(known)) : (struct arg){.kind = ARG_NONE};
+	struct tensors in, a, b;
+	uint32_t n, v;
+
+	if (!read_operands(l, node, r[1].operand, &in) || (pred && !export_lookup(l, pred, &v)))
+		return false;
+	if (pred)
+		cond = truth_of(l, node, v);
+	n = new_node(l, node, OP_IF, 1, 0);
+	node_args(l->g, n)[0] = cond;
+	if (!read_region(l, r[0].graph, &in, &a))
+		return false;
+	new_node(l, node, OP_ELSE, 0, 0);
+	if (!read_region(l, r[1].graph, &in, &b))
+		return false;
+	n = new_node(l, node, OP_ENDIF, (uint32_t)a.n * 2, (uint32_t)a.n);
+	for (uint32_t k = 0; k < a.n; k++) {
+		node_args(l->g, n)[2 * k] = arg_val(a.val[k]);
+		node_args(l->g, n)[2 * k + 1] = arg_val(k < b.n ? b.val[k] : 0);
+	}
+	return take_results(l, node, n);
+}
+
+static bool
+loop_condition(struct loader *l, const json_t *node, const json_t *graph, const struct tensors *in, struct arg *out)
+{
+	struct tensors t;
+
+	if (!read_region(l, graph, in, &t))
+		return false;
+	*out = t.n && t.val[0] ? truth_of(l, node, t.val[0]) : (struct arg){.kind = ARG_NONE};
+	return true;
+}
+
+/* while_loop(condition, body, carried, others): the body gets both and returns the carried ones. */
+static bool
+read_while(struct loader *l, const json_t *node, const struct region *r)
+{
+	uint32_t k, n, carried = (uint32_t)json_array_size(json_object_get(r[1].graph, "outputs"));
+	struct tensors in, next;
+	struct arg cond;
+
+	if (!read_operands(l, node, r[1].operand, &in))
+		return false;
+	carried = carried < in.n ? carried : (uint32_t)in.n;
+	if (!loop_condition(l, node, r[0].graph, &in, &cond))
+		return false;
+	n = new_node(l, node, OP_LOOP, 2 + carried, 1 + carried);
+	node_args(l->g, n)[1] = cond;
+	new_result(l, n, 0, "turn");
+	for (k = 0; k < carried; k++) {
+		node_args(l->g, n)[2 + k] = arg_val(in.val[k]);
+		in.val[k] = new_result(l, n, 1 + k, "carried");
+	}
+	if (!read_region(l, r[1].graph, &in, &next))
+		return false;
+	memcpy(in.val, next.val, carried * sizeof *in.val);
+	if (!loop_condition(l, node, r[0].graph, &in, &cond))
+		return false;
+	n = new_node(l, node, OP_ENDLOOP, 1 + carried, carried);
+	node_args(l->g, n)[0] = cond;
+	for (k = 0; k < carried; k++)
+		node_args(l->g, n)[1 + k] = arg_val(next.val[k]);
+	return take_results(l, node, n);
+}
+
+/* Their graphs run per element or are parts of a kernel: no mode of the nodes around them. */
+static bool
+is_own_operator(struct str target)
+{
+	static const char *const names[] = {"map_impl", "map", "scan", "associative_scan", "flex_attention", "flex_attention_backward"};
+
+	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+		if (str_ends(target, str_of(names[i])))
+			return true;
+	return false;
+}
+
+/* false: the node is no such operator, or an unknown one; else *ok says whether it could be read. */
+bool
+export_region(struct loader *l, const json_t *node, struct str target, bool *ok)
+{
+	struct region r[2];
+	uint32_t n = str_starts(target, S("torch.ops.higher_order.")) ? find_regions(node, r, 2) : 0;
+
+	if (n == 2 && str_ends(target, S(".cond")))
+		*ok = read_cond(l, node, r);
+	else if (n == 2 && str_ends(target, S(".while_loop")))
+		*ok = read_while(l, node, r);
+	else if (n == 1 && !is_own_operator(target))
+		*ok = inline_region(l, node, target, &r[0]);
+	else
+		return false;
+	return true;
+}
