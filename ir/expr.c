@@ -231,6 +231,7 @@ struct reader {
 	struct graph *g;
 	struct str s;              /* what is left */
 	unsigned depth;
+	bool known_only;           /* a name that is no symbol yet is an error */
 };
 
 static bool parse_sum(struct reader *, uint32_t *);
@@ -272,15 +273,36 @@ word(struct reader *r)
 	return w;
 }
 
+static bool
+symbol(struct reader *r, struct str name, uint32_t *out)
+{
+	if (r->known_only && !sym_find(r->g, name))
+		return false;
+	*out = expr_sym(r->g, sym_add(r->g, name));
+	return true;
+}
+
+/* "any name", as printed */
+static bool
+parse_quoted(struct reader *r, uint32_t *out)
+{
+	int64_t end = str_find(r->s, '"');
+	struct str name = end < 0 ? S("") : str_sub(r->s, 0, (uint32_t)end);
+
+	if (!name.n)
+		return false;
+	r->s = str_sub(r->s, name.n + 1, r->s.n);
+	return symbol(r, name, out);
+}
+
 /* 'name' and then keyword arguments, which say nothing that the ranges do not */
 static bool
 parse_symbol(struct reader *r, uint32_t *out)
 {
 	int64_t end;
 
-	if (!accept(r, "'") || (end = str_find(r->s, '\'')) <= 0)
+	if (!accept(r, "'") || (end = str_find(r->s, '\'')) <= 0 || !symbol(r, str_sub(r->s, 0, (uint32_t)end), out))
 		return false;
-	*out = expr_sym(r->g, sym_add(r->g, str_sub(r->s, 0, (uint32_t)end)));
 	end = str_find(r->s, ')');
 	if (end < 0)
 		return false;
@@ -356,6 +378,8 @@ parse_atom(struct reader *r, uint32_t *out)
 			*out = expr_op2(r->g, EX_MUL, *out, expr_const(r->g, -1));
 	} else if (accept(r, "(")) {
 		ok = parse_sum(r, out) && accept(r, ")");
+	} else if (accept(r, "\"")) {
+		ok = parse_quoted(r, out);
 	} else {
 		w = word(r);
 		if (!w.n)
@@ -366,7 +390,7 @@ parse_atom(struct reader *r, uint32_t *out)
 		else if (str_int(w, &n))
 			*out = expr_const(r->g, n);
 		else
-			*out = expr_sym(r->g, sym_add(r->g, w));
+			ok = symbol(r, w, out);
 	}
 	r->depth--;
 	return ok;
@@ -435,6 +459,21 @@ expr_parse(struct graph *g, struct str text, uint32_t *out)
 	return false;
 }
 
+bool
+expr_parse_known(struct graph *g, struct str text, uint32_t *out)
+{
+	struct reader r = {.g = g, .s = text, .known_only = true};
+	uint32_t e;
+
+	if (!parse_sum(&r, &e))
+		return false;
+	skip_space(&r);
+	if (r.s.n)
+		return false;
+	*out = e;
+	return true;
+}
+
 static bool
 open_at(const struct graph *g, uint32_t id, unsigned depth)
 {
@@ -455,6 +494,20 @@ expr_is_open(const struct graph *g, uint32_t id)
 
 /* ---- printing ------------------------------------------------------------------------------------ */
 
+/* A name that would not be read back as one word is quoted. */
+void
+sym_print(const struct graph *g, uint32_t sym, struct buf *b)
+{
+	struct str name = graph_str(g, g->syms[sym].name);
+	bool plain = name.n > 0 && !(name.p[0] >= '0' && name.p[0] <= '9');
+
+	for (uint32_t i = 0; i < name.n; i++)
+		plain &= is_word(name.p[i]);
+	buf_str(b, plain ? S("") : S("\""));
+	buf_str(b, name);
+	buf_str(b, plain ? S("") : S("\""));
+}
+
 static void
 print_at(const struct graph *g, uint32_t id, struct buf *b, unsigned depth)
 {
@@ -466,7 +519,7 @@ print_at(const struct graph *g, uint32_t id, struct buf *b, unsigned depth)
 	if (e->op == EX_CONST) {
 		buf_fmt(b, "%lld", (long long)e->n);
 	} else if (e->op == EX_SYM) {
-		buf_str(b, graph_str(g, g->syms[e->a].name));
+		sym_print(g, e->a, b);
 	} else if (e->op == EX_OPAQUE) {
 		buf_str(b, graph_str(g, e->a));
 	} else if (e->op < EX_ADD || depth > 16) {

@@ -58,6 +58,7 @@ graph_copy(const struct graph *g, struct ctx *c)
 	COPY_ARRAY(frames, nframe, frame_cap);
 	COPY_ARRAY(inputs, ninput, input_cap);
 	COPY_ARRAY(outputs, noutput, output_cap);
+	COPY_ARRAY(notes, nnote, note_cap);
 	h->expr_hash = h->scope_hash = NULL;     /* made again when something is added */
 	h->expr_mask = h->scope_mask = 0;
 	return h;
@@ -96,6 +97,26 @@ struct sint *
 val_dims(const struct graph *g, uint32_t v)
 {
 	return g->ints + g->vals[v].dim;
+}
+
+void
+val_ints(struct graph *g, uint32_t v, const struct sint *n, uint32_t count)
+{
+	uint32_t at = ints_add(g, n, count);
+
+	g->vals[v].data = DATA_INTS;
+	g->vals[v].data_at = at;
+	g->vals[v].ndata = count;
+}
+
+void
+val_floats(struct graph *g, uint32_t v, const double *f, uint32_t count)
+{
+	uint32_t at = floats_add(g, f, count);
+
+	g->vals[v].data = DATA_FLOATS;
+	g->vals[v].data_at = at;
+	g->vals[v].ndata = count;
 }
 
 bool
@@ -327,6 +348,18 @@ graph_output(struct graph *g, uint32_t v)
 {
 	ROOM(g->c->a, g->outputs, g->noutput, g->output_cap, 1);
 	g->outputs[g->noutput++] = v;
+}
+
+void
+graph_note(struct graph *g, struct str text)
+{
+	uint32_t id = graph_name(g, text);
+
+	for (uint32_t i = 0; i < g->nnote; i++)
+		if (g->notes[i] == id)
+			return;
+	ROOM(g->c->a, g->notes, g->nnote, g->note_cap, 1);
+	g->notes[g->nnote++] = id;
 }
 
 void

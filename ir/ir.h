@@ -134,20 +134,24 @@ enum val_flag {
 	VF_TRAINABLE = 1,          /* PARAM: requires_grad in the file (or the file cannot say) */
 	VF_PERSISTENT = 2,         /* BUFFER: in the state dict */
 	VF_LABELS = 4,             /* INPUT that only the loss reads, made by the adapt group */
-	VF_ADAPTER = 8             /* PARAM that a recipe added (LoRA) */
+	VF_ADAPTER = 8,            /* PARAM that a recipe added (LoRA) */
+	VF_TRANSPOSED = 16         /* PARAM: the value is the parameter with its dims reversed (an exporter folded the transposition) */
 };
+enum data_kind { DATA_NONE, DATA_INTS, DATA_FLOATS };
 #define RANK_UNKNOWN 0xff
 #define MAX_RANK 10
 
 struct val {                       /* a tensor with one definition */
 	uint32_t name;             /* in the graph, interned */
-	uint32_t full;             /* PARAM, BUFFER: name in the state dict, interned */
+	uint32_t full;             /* PARAM, BUFFER: name in the state dict, interned; CONST: the parameter that it was computed from, if known */
 	uint8_t kind, dtype, rank, flags;
 	uint32_t dim;              /* first of rank entries in graph.ints */
 	uint32_t stride;           /* likewise, 0 = contiguous; only PARAM and BUFFER */
 	uint32_t node, out;        /* NODE: who makes it, and as which result */
 	uint32_t tied;             /* PARAM: the earlier parameter whose storage it shares, 0 = none */
 	uint8_t modality;          /* enum modality, by the pass of that name */
+	uint8_t data;              /* enum data_kind: the elements are known, row-major: a slice of graph.ints or graph.floats */
+	uint32_t data_at, ndata;
 };
 
 enum node_flag { NF_NO_GRAD = 1, NF_INPLACE = 2, NF_DEAD = 4, NF_ADDED = 8, NF_INPUT_EMBEDDING = 16, NF_LOSS = 32, NF_MASK = 64 };
@@ -166,6 +170,7 @@ struct node {
 	uint32_t frame;            /* first of nframe entries in graph.frames, outermost first */
 	uint16_t nframe;
 	uint32_t origin;           /* index of the node in the file that it stands for */
+	uint32_t fx, fx_target, fx_args;     /* ONNX: the exporter's FX node that it is part of, its operator and arguments; interned, 0 = not recorded */
 };
 
 struct scope {                     /* one entry of a module stack; id 0 = the root module */
@@ -195,6 +200,7 @@ struct graph {
 	struct frame *frames;   uint32_t nframe, frame_cap;
 	uint32_t *inputs;       uint32_t ninput, input_cap;   /* values that the caller passes */
 	uint32_t *outputs;      uint32_t noutput, output_cap; /* values returned, in order; 0 = None */
+	uint32_t *notes;        uint32_t nnote, note_cap;     /* what the frontend took for granted, interned; becomes assumptions */
 	uint32_t *expr_hash, expr_mask, *scope_hash, scope_mask;
 	struct str format, producer;
 	uint32_t file_nodes;       /* nodes that the file has, control nodes included */
@@ -213,20 +219,34 @@ enum op_id {
 #include "op.def"
 #undef OP
 #undef COMPOSE
+#define ONNX(id, name, schema, weights, rule) OP_##id,
+#include "onnx.def"
+#undef ONNX
 	OP_COUNT
+};
+enum shape_rule {                  /* how the types of an ONNX operator's results follow from its operands (passes/raise/shape*.c) */
+	RULE_none,                 /* not of that dialect */
+#define RULE(name) RULE_##name,
+#include "rule.def"
+#undef RULE
+	RULE_COUNT
 };
 enum cast_class { CAST_NONE, CAST_LOW, CAST_FP32, CAST_FP32_OUT, CAST_PROMOTE };
 
 struct op {
 	const char *name;          /* aten's, without overload */
-	const char *schema;        /* arguments in order, "name" or "name=default" */
+	const char *schema;        /* arguments in order, "name" or "name=default"; ONNX: operands, then "; " and attributes; "name..." takes the rest */
 	const char *forward;       /* allocations, see passes/lower/code.c; NULL: composed of others */
 	const char *backward;      /* gradient formulas; NULL: no gradient */
 	uint8_t cast;              /* enum cast_class */
+	uint8_t rule;              /* enum shape_rule; not none: a row of onnx.def, which nothing lowers */
+	const char *weights;       /* ONNX: operands that are parameters if the file stores them, separated by blanks */
 };
 
+#define MAX_SCHEMA 32
 struct arg_name {                  /* one argument of a schema */
 	struct str name, dflt;     /* default as text, empty = required */
+	bool attribute, rest;      /* ONNX: behind the semicolon; takes all operands that are left */
 };
 
 /* ---- recipe ------------------------------------------------------------------------------------ */
@@ -381,6 +401,7 @@ unsigned op_by_name(struct str name, bool *inplace);              /* "add", "add
 uint32_t op_args(unsigned op, struct arg_name *names, uint32_t cap);
 uint32_t op_narg(unsigned op);
 int op_arg_index(unsigned op, struct str name);                   /* -1 = no such argument */
+bool op_is_onnx(unsigned op);
 
 /* ---- size.c: arithmetic that cannot overflow in silence --------------------------------------------- */
 
@@ -406,8 +427,10 @@ uint32_t expr_opaque(struct graph *, struct str text);
 void expr_bind(struct graph *);                                            /* after symbols got values: evaluate every expression */
 bool expr_eval(const struct graph *, uint32_t expr, int64_t *out);         /* false: an unbound symbol, or overflow */
 bool expr_parse(struct graph *, struct str text, uint32_t *out);           /* sympy srepr or infix; see expr.c */
+bool expr_parse_known(struct graph *, struct str text, uint32_t *out);     /* the same, of symbols that there are; false: *out is untouched */
 bool expr_is_open(const struct graph *, uint32_t expr);                    /* a symbol in it is open */
 void expr_print(const struct graph *, uint32_t expr, struct buf *);
+void sym_print(const struct graph *, uint32_t sym, struct buf *);
 bool sint_eval(const struct graph *, struct sint, int64_t *out);
 struct sint sint_of_expr(const struct graph *, uint32_t expr);
 uint32_t sint_expr(struct graph *, struct sint);
@@ -441,6 +464,9 @@ uint32_t scope_at(const struct graph *, uint32_t scope, unsigned depth);        
 struct str scope_path(const struct graph *, uint32_t scope);
 void graph_input(struct graph *, uint32_t val);
 void graph_output(struct graph *, uint32_t val);
+void graph_note(struct graph *, struct str);                      /* once each */
+void val_ints(struct graph *, uint32_t val, const struct sint *, uint32_t n);      /* what its elements are */
+void val_floats(struct graph *, uint32_t val, const double *, uint32_t n);
 void graph_compact(struct graph *);                               /* drop dead nodes, keep the order */
 bool graph_is_sized(const struct graph *, uint32_t val);
 bool arg_is_tensor(const struct arg *);

@@ -2,12 +2,15 @@
 #include "ir.h"
 
 static const struct op table[OP_COUNT] = {
-	[OP_NONE] = {"?", "", NULL, NULL, CAST_NONE},
-#define OP(id, name, schema, cast, forward, backward) [OP_##id] = {name, schema, forward, backward, cast},
-#define COMPOSE(id, name, schema, cast) [OP_##id] = {name, schema, NULL, NULL, cast},
+	[OP_NONE] = {"?", "", NULL, NULL, CAST_NONE, RULE_none, NULL},
+#define OP(id, name, schema, cast, forward, backward) [OP_##id] = {name, schema, forward, backward, cast, RULE_none, NULL},
+#define COMPOSE(id, name, schema, cast) [OP_##id] = {name, schema, NULL, NULL, cast, RULE_none, NULL},
 #include "op.def"
 #undef OP
 #undef COMPOSE
+#define ONNX(id, name, schema, weights, rule) [OP_##id] = {name, schema, NULL, NULL, CAST_NONE, RULE_##rule, weights},
+#include "onnx.def"
+#undef ONNX
 };
 
 static const struct {
@@ -63,41 +66,66 @@ op_by_name(struct str name, bool *inplace)
 	return op ? op : find(base);
 }
 
+/* The next argument of a schema; a semicolon in front of it begins the attributes. */
+static bool
+next_arg(struct str *rest, struct arg_name *a, bool *attributes)
+{
+	struct str arg = str_trim(*rest);
+	uint32_t n = 0;
+	int64_t eq;
+
+	if (arg.n && arg.p[0] == ';') {
+		*attributes = true;
+		arg = str_trim(str_sub(arg, 1, arg.n));
+	}
+	while (n < arg.n && arg.p[n] != ',' && arg.p[n] != ';')
+		n++;
+	*rest = str_sub(arg, n + (n < arg.n && arg.p[n] == ','), arg.n);
+	arg = str_trim(str_sub(arg, 0, n));
+	eq = str_find(arg, '=');
+	a->name = eq < 0 ? arg : str_sub(arg, 0, (uint32_t)eq);
+	a->dflt = eq < 0 ? S("") : str_sub(arg, (uint32_t)eq + 1, arg.n);
+	a->attribute = *attributes;
+	a->rest = str_ends(a->name, S("..."));
+	a->name.n -= a->rest ? 3 : 0;
+	return arg.n > 0;
+}
+
 uint32_t
 op_args(unsigned op, struct arg_name *names, uint32_t cap)
 {
-	struct str rest = str_of(op_info(op)->schema), item;
+	struct str rest = str_of(op_info(op)->schema);
+	bool attributes = false;
 	uint32_t n = 0;
 
-	while (n < cap && rest.n && str_cut(&rest, ',', &item)) {
-		struct str arg = str_trim(item);
-		int64_t eq = str_find(arg, '=');
-
-		names[n].name = eq < 0 ? arg : str_sub(arg, 0, (uint32_t)eq);
-		names[n].dflt = eq < 0 ? S("") : str_sub(arg, (uint32_t)eq + 1, arg.n);
+	while (n < cap && next_arg(&rest, &names[n], &attributes))
 		n++;
-	}
 	return n;
 }
 
 uint32_t
 op_narg(unsigned op)
 {
-	struct arg_name names[32];
+	struct arg_name names[MAX_SCHEMA];
 
-	return op_args(op, names, 32);
+	return op_args(op, names, MAX_SCHEMA);
 }
 
 int
 op_arg_index(unsigned op, struct str name)
 {
-	struct str rest = str_of(op_info(op)->schema), item;
+	struct str rest = str_of(op_info(op)->schema);
+	struct arg_name a;
+	bool attributes = false;
 
-	for (int i = 0; rest.n && str_cut(&rest, ',', &item); i++) {
-		struct str arg = str_trim(item);
-
-		if (str_starts(arg, name) && (arg.n == name.n || arg.p[name.n] == '='))
+	for (int i = 0; next_arg(&rest, &a, &attributes); i++)
+		if (str_eq(a.name, name))
 			return i;
-	}
 	return -1;
+}
+
+bool
+op_is_onnx(unsigned op)
+{
+	return op_info(op)->rule != RULE_none;
 }
