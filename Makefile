@@ -14,10 +14,11 @@ OPT_debug = -O0 -g
 OPT_asan = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -DMC_ARENA_MALLOC
 CFLAGS = $(OPT_$(VARIANT))
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden $(WARN) $(CFLAGS)
-LDLIBS = -lzip -ljansson
+LDLIBS = -lzip -ljansson -lprotobuf-c
 
 IR = api arena diag dtype expr geom graph op print recipe schedule size str verify
-FRONTEND = export export_arg export_node frontend json load recipe textir zip
+FRONTEND = export export_arg export_node frontend json load \
+	onnx onnx_call onnx_lossy onnx_node onnx_order onnx_param onnx_scope onnx_value onnx_wire place recipe textir zip
 PASSES = analyze blocks calls pass raise/bind raise/noops \
 	adapt/attention adapt/casts adapt/checkpoint adapt/lifetime adapt/lora adapt/loss adapt/masks adapt/modality adapt/modes adapt/precision adapt/trainable \
 	lower/build lower/build_dense lower/build_index lower/build_reduce lower/build_view lower/call lower/checkpoint lower/code \
@@ -27,7 +28,7 @@ PASSES = analyze blocks calls pass raise/bind raise/noops \
 BACKENDS = events json shape text write
 
 LIB = $(IR:%=ir/%) $(FRONTEND:%=frontend/%) $(PASSES:%=passes/%) $(BACKENDS:%=backends/%)
-OBJ = $(LIB:%=$(B)/%.o)
+OBJ = $(LIB:%=$(B)/%.o) $(B)/frontend/onnx.pb-c.o
 
 all: build/memcrest build/libmemcrest.a build/libmemcrest.so
 
@@ -48,11 +49,19 @@ $(B)/libmemcrest.so: $(OBJ)
 
 $(B)/%.o: %.c Makefile
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+	$(CC) $(ALL_CFLAGS) -I$(B)/frontend -MMD -MP -c -o $@ $<
+
+# The decoder of ONNX files is made from its schema; what the generator writes is not ours to warn about.
+$(B)/frontend/onnx.pb-c.c $(B)/frontend/onnx.pb-c.h &: frontend/onnx.proto
+	@mkdir -p $(@D)
+	protoc-c -I frontend --c_out=$(@D) $<
+$(B)/frontend/onnx.pb-c.o: $(B)/frontend/onnx.pb-c.c
+	$(CC) -std=c11 -fPIC -fvisibility=hidden $(CFLAGS) -c -o $@ $<
+$(filter $(B)/frontend/onnx%,$(filter-out %.pb-c.o,$(OBJ))): $(B)/frontend/onnx.pb-c.h
 
 # ---- README's two commands -------------------------------------------------------------------------------------------
 
-PACKAGES = gcc libc6-dev libzip-dev libjansson-dev libcmocka-dev zlib1g-dev
+PACKAGES = gcc libc6-dev libzip-dev libjansson-dev libprotobuf-c-dev protobuf-c-compiler libcmocka-dev zlib1g-dev
 SUDO = $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
 deps:
@@ -69,7 +78,7 @@ check: deps
 
 # ---- tests -----------------------------------------------------------------------------------------------------------
 
-TESTS = damage door expr geom hand ops recipe text truth
+TESTS = damage door expr geom hand onnx ops recipe text truth
 TEST_BIN = $(TESTS:%=$(B)/tests/test_%)
 
 $(B)/tests/test_%: $(B)/tests/test_%.o $(B)/tests/support.o $(B)/libmemcrest.a

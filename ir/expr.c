@@ -363,6 +363,21 @@ parse_call(struct reader *r, struct str name, uint32_t *out)
 	return accept(r, ")");
 }
 
+/* With its sign, because the smallest number has no positive counterpart. */
+static bool
+negative_number(struct reader *r, int64_t *n)
+{
+	uint32_t end = 1;
+
+	skip_space(r);
+	while (end < r->s.n && is_word(r->s.p[end]))
+		end++;
+	if (!str_starts(r->s, S("-")) || !str_int(str_sub(r->s, 0, end), n))
+		return false;
+	r->s = str_sub(r->s, end, r->s.n);
+	return true;
+}
+
 static bool
 parse_atom(struct reader *r, uint32_t *out)
 {
@@ -372,7 +387,10 @@ parse_atom(struct reader *r, uint32_t *out)
 
 	if (++r->depth > PARSE_DEPTH)
 		return false;
-	if (accept(r, "-")) {
+	if (negative_number(r, &n)) {
+		*out = expr_const(r->g, n);
+		ok = true;
+	} else if (accept(r, "-")) {
 		ok = parse_atom(r, out);
 		if (ok)
 			*out = expr_op2(r->g, EX_MUL, *out, expr_const(r->g, -1));

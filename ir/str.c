@@ -102,10 +102,12 @@ str_int(struct str s, int64_t *out)
 	if (!s.n)
 		return false;
 	for (uint32_t i = 0; i < s.n; i++) {
-		if (s.p[i] < '0' || s.p[i] > '9' || !mul_i64(v, 10, &v) || !add_i64(v, s.p[i] - '0', &v))
+		int64_t digit = s.p[i] - '0';
+
+		if (digit < 0 || digit > 9 || !mul_i64(v, 10, &v) || !add_i64(v, minus ? -digit : digit, &v))
 			return false;
 	}
-	*out = minus ? -v : v;
+	*out = v;
 	return true;
 }
 
