@@ -14,12 +14,13 @@ OPT_debug = -O0 -g
 OPT_asan = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -DMC_ARENA_MALLOC
 CFLAGS = $(OPT_$(VARIANT))
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden $(WARN) $(CFLAGS)
-LDLIBS = -lzip -ljansson -lprotobuf-c
+LDLIBS = -lzip -ljansson -lprotobuf-c -lm
 
-IR = api arena diag dtype expr geom graph op print recipe schedule size str verify
+IR = api arena diag dtype expr geom graph op poly print recipe schedule size str verify
 FRONTEND = export export_arg export_node frontend json load \
 	onnx onnx_call onnx_lossy onnx_node onnx_order onnx_param onnx_scope onnx_value onnx_wire place recipe textir zip
 PASSES = analyze blocks calls pass raise/bind raise/noops \
+	raise/fold raise/fold_move raise/select raise/shape raise/shape_basic raise/shape_dense raise/shape_image raise/shape_index raise/shape_move raise/shape_signal raise/shape_util \
 	adapt/attention adapt/casts adapt/checkpoint adapt/lifetime adapt/lora adapt/loss adapt/masks adapt/modality adapt/modes adapt/precision adapt/trainable \
 	lower/build lower/build_dense lower/build_index lower/build_reduce lower/build_view lower/call lower/checkpoint lower/code \
 	lower/compose_attention lower/compose_basic lower/compose_loss lower/compose_matmul lower/compose_norm \
@@ -78,7 +79,7 @@ check: deps
 
 # ---- tests -----------------------------------------------------------------------------------------------------------
 
-TESTS = damage door expr geom hand onnx ops recipe text truth
+TESTS = damage door expr geom hand onnx ops recipe shape text truth
 TEST_BIN = $(TESTS:%=$(B)/tests/test_%)
 
 $(B)/tests/test_%: $(B)/tests/test_%.o $(B)/tests/support.o $(B)/libmemcrest.a

@@ -3,7 +3,7 @@
  * inner graph returns takes the name of the outer node's result.
  *
  *   function   the body, once a call
- *   If         the branch of a constant condition, else the larger one (noted)
+ *   If         the branch of a constant condition; else both, and a Select of their results
  *   Loop       the body as often as a small constant trip count says, else once (noted); what it collects is stacked
  *   Scan       the body once, on one slice of each scanned operand
  */
@@ -41,6 +41,12 @@ onnx_function(struct onnx *l, const Onnx__Node *node)
 	uint32_t id = l->m->n_functions ? strtab_find(l->functions, key_of(l, node->domain, node->op_type, node->overload)) : 0;
 
 	return id ? l->m->functions[id - 1] : NULL;
+}
+
+static struct str
+label(const Onnx__Node *node)
+{
+	return node->name && *node->name ? str_of(node->name) : node->n_output ? str_of(node->output[0]) : S("");
 }
 
 /* ---- entering and leaving ------------------------------------------------------------------------------------------ */
@@ -239,24 +245,6 @@ constant(const struct onnx *l, uint32_t v, int64_t *out)
 	return !l->g->ints[x->data_at].expr;
 }
 
-static size_t
-count_nodes(const Onnx__Graph *g, unsigned depth)
-{
-	size_t n = g->n_node;
-
-	for (size_t i = 0; depth < 16 && i < g->n_node; i++)
-		for (size_t k = 0; k < g->node[i]->n_attribute; k++)
-			if (g->node[i]->attribute[k]->g)
-				n += count_nodes(g->node[i]->attribute[k]->g, depth + 1);
-	return n;
-}
-
-static struct str
-label(const Onnx__Node *node)
-{
-	return node->name && *node->name ? str_of(node->name) : node->n_output ? str_of(node->output[0]) : S("");
-}
-
 /* Names of the nodes and values that inlining makes. */
 static struct str
 made_name(struct onnx *l, const Onnx__Node *node)
@@ -264,24 +252,64 @@ made_name(struct onnx *l, const Onnx__Node *node)
 	return str_fmt(l->c->a, "%.*s.runs", SFMT(label(node)));
 }
 
+/* The nodes of one branch; results go to out. */
+static bool
+run_branch(struct onnx *l, const Onnx__Graph *g, const Onnx__Node *node, uint32_t *out, int64_t *nodes)
+{
+	uint32_t before = l->g->nnode;
+
+	if (g->n_output < node->n_output)
+		return diag(l->c, DIAG_NOT_A_GRAPH, "a branch of an If does not give all its results");
+	if (!run_graph(l, g, NULL, 0, out))
+		return false;
+	*nodes = l->g->nnode - before;
+	return true;
+}
+
+/* Which branch runs may follow from sizes: the shape pass decides. */
+static bool
+select_results(struct onnx *l, const Onnx__Node *node, uint32_t cond, const uint32_t *yes, const uint32_t *no, const int64_t *nodes)
+{
+	struct place p;
+
+	onnx_place(l, node, &p);
+	for (size_t k = 0; k < node->n_output; k++) {
+		uint32_t n, v;
+
+		if (!node->output[k][0])
+			continue;
+		if (!onnx_new_node(l, OP_ONNX_SELECT, op_narg(OP_ONNX_SELECT), 1, &n) || !onnx_define(l, VAL_NODE, node->output[k], &v))
+			return false;
+		node_args(l->g, n)[0] = arg_val(cond);
+		node_args(l->g, n)[1] = arg_val(yes[k]);
+		node_args(l->g, n)[2] = arg_val(no[k]);
+		node_args(l->g, n)[3] = arg_ints(l->g, nodes, 2);
+		l->g->nodes[n].target = graph_name(l->g, S("If"));
+		l->g->nodes[n].name = graph_name(l->g, label(node));
+		l->g->nodes[n].scope = p.scope;
+		node_outs(l->g, n)[0] = v;
+		l->g->vals[v].node = n;
+	}
+	return true;
+}
+
 bool
 onnx_inline_if(struct onnx *l, const Onnx__Node *node)
 {
-	const Onnx__Graph *yes = graph_attribute(l, node, "then_branch"), *no = yes ? graph_attribute(l, node, "else_branch") : NULL;
-	uint32_t cond, first = l->g->nval, *out;
-	int64_t known;
-	bool take_yes;
+	const Onnx__Graph *yes = graph_attribute(l, node, "then_branch"), *no = yes ? graph_attribute(l, node, "else_branch") : NULL, *taken;
+	uint32_t cond, first = l->g->nval, *out, *other;
+	int64_t known, nodes[2] = {0, 0};
 
 	if (!no || !onnx_lookup(l, node->n_input ? node->input[0] : "", &cond))
 		return false;
 	if (constant(l, cond, &known)) {
-		take_yes = known != 0;
-	} else {
-		take_yes = count_nodes(yes, 0) >= count_nodes(no, 0);
-		graph_note(l->g, str_fmt(l->c->a, "If %.*s: its condition depends on the data; the larger branch (%s) is the one that runs", SFMT(label(node)), take_yes ? "then" : "else"));
+		taken = known ? yes : no;
+		out = NEW(l->c->a, uint32_t, taken->n_output + 1);
+		return run_branch(l, taken, node, out, nodes) && name_results(l, node, out, taken->n_output, first);
 	}
-	out = NEW(l->c->a, uint32_t, (take_yes ? yes : no)->n_output + 1);
-	return run_graph(l, take_yes ? yes : no, NULL, 0, out) && name_results(l, node, out, (take_yes ? yes : no)->n_output, first);
+	out = NEW(l->c->a, uint32_t, yes->n_output + 1);
+	other = NEW(l->c->a, uint32_t, no->n_output + 1);
+	return run_branch(l, yes, node, out, &nodes[0]) && run_branch(l, no, node, other, &nodes[1]) && select_results(l, node, cond, out, other, nodes);
 }
 
 /* ---- loops ---------------------------------------------------------------------------------------------------------------------- */

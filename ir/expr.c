@@ -153,14 +153,45 @@ expr_opaque(struct graph *g, struct str text)
 }
 
 uint32_t
+expr_intern(struct graph *g, enum expr_op op, uint32_t a, uint32_t b)
+{
+	return intern(g, (struct expr){.op = (uint8_t)op, .a = a, .b = b});
+}
+
+/* One spelling where it can be had: 0 = none. */
+static uint32_t
+simplify(struct graph *g, enum expr_op op, uint32_t a, uint32_t b)
+{
+	switch (op) {
+	case EX_ADD:
+		return poly_sum(g, a, b);
+	case EX_MUL:
+		return poly_product(g, a, b);
+	case EX_FLOORDIV:
+		return poly_quotient(g, a, b);
+	case EX_MIN:
+	case EX_MAX:
+		if (poly_at_least(g, a, b))
+			return op == EX_MIN ? b : a;
+		return !poly_at_least(g, b, a) ? 0 : op == EX_MIN ? a : b;
+	default:
+		return 0;
+	}
+}
+
+uint32_t
 expr_op2(struct graph *g, enum expr_op op, uint32_t a, uint32_t b)
 {
 	int64_t n;
+	uint32_t e;
 
 	if (a == EXPR_UNKNOWN || b == EXPR_UNKNOWN)
 		return EXPR_UNKNOWN;
 	if (g->exprs[a].op == EX_CONST && g->exprs[b].op == EX_CONST && apply(op, g->exprs[a].n, g->exprs[b].n, &n))
 		return expr_const(g, n);
+	e = simplify(g, op, a, b);
+	if (e)
+		return e;
 	if ((op == EX_ADD || op == EX_MUL) && (g->exprs[a].op == EX_CONST || (g->exprs[b].op != EX_CONST && a > b))) {
 		uint32_t t = a;    /* one spelling of each sum and product; numbers come last */
 
@@ -169,7 +200,7 @@ expr_op2(struct graph *g, enum expr_op op, uint32_t a, uint32_t b)
 	}
 	if (g->exprs[b].op == EX_CONST && ((op == EX_ADD && g->exprs[b].n == 0) || (op != EX_ADD && op <= EX_CEILDIV && g->exprs[b].n == 1)))
 		return a;
-	return intern(g, (struct expr){.op = (uint8_t)op, .a = a, .b = b});
+	return expr_intern(g, op, a, b);
 }
 
 bool
@@ -188,6 +219,19 @@ sint_eval(const struct graph *g, struct sint s, int64_t *out)
 		return expr_eval(g, s.expr, out);
 	*out = s.n;
 	return true;
+}
+
+/* What does not fit into 64 bits is not known. */
+struct sint
+sint_op2(struct graph *g, enum expr_op op, struct sint a, struct sint b)
+{
+	int64_t n;
+
+	if (!a.expr && !b.expr)
+		return apply(op, a.n, b.n, &n) ? SINT(n) : (struct sint){0, EXPR_UNKNOWN};
+	if (a.expr == EXPR_UNKNOWN || b.expr == EXPR_UNKNOWN)
+		return (struct sint){0, EXPR_UNKNOWN};
+	return sint_of_expr(g, expr_op2(g, op, sint_expr(g, a), sint_expr(g, b)));
 }
 
 struct sint

@@ -432,10 +432,19 @@ bool expr_is_open(const struct graph *, uint32_t expr);                    /* a 
 void expr_print(const struct graph *, uint32_t expr, struct buf *);
 void sym_print(const struct graph *, uint32_t sym, struct buf *);
 bool sint_eval(const struct graph *, struct sint, int64_t *out);
+uint32_t expr_intern(struct graph *, enum expr_op, uint32_t a, uint32_t b);        /* as it is written */
 struct sint sint_of_expr(const struct graph *, uint32_t expr);
+struct sint sint_op2(struct graph *, enum expr_op, struct sint a, struct sint b);
 uint32_t sint_expr(struct graph *, struct sint);
 uint32_t sym_find(const struct graph *, struct str name);                  /* 0 = none */
 uint32_t sym_add(struct graph *, struct str name);
+
+/* ---- poly.c: sums of products have one spelling; 0 = too long, or not of that kind --------------------------- */
+
+uint32_t poly_sum(struct graph *, uint32_t a, uint32_t b);
+uint32_t poly_product(struct graph *, uint32_t a, uint32_t b);
+uint32_t poly_quotient(struct graph *, uint32_t a, uint32_t b);            /* rounded down */
+bool poly_at_least(struct graph *, uint32_t a, uint32_t b);                /* a >= b whatever the symbols are */
 
 /* ---- graph.c ------------------------------------------------------------------------------------------- */
 
