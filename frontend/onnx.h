@@ -63,6 +63,8 @@ struct onnx {
 	uint32_t frame, last_frame;    /* of names: functions have their own */
 	unsigned depth;            /* of inlined graphs */
 	int64_t opset;             /* of the default domain, where we are */
+	struct str modules, classes;   /* last module stack read, and its scope */
+	uint32_t scope;
 	const char *trace;         /* last stack trace read, and its frames */
 	uint32_t trace_frame;
 	uint16_t trace_n;

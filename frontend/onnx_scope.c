@@ -28,17 +28,20 @@ bool
 onnx_next_item(struct str *list, struct str *item)
 {
 	uint32_t i = 0, end;
-	char quote;
+	const char *close;
 
 	while (i < list->n && list->p[i] != '\'' && list->p[i] != '"')
 		i++;
 	if (i >= list->n)
 		return false;
-	quote = list->p[i];
-	for (end = i + 1; end < list->n && list->p[end] != quote;)
-		end += list->p[end] == '\\' ? 2 : 1;
-	if (end >= list->n)
-		return false;
+	for (end = i + 1;; end++) {
+		close = end < list->n ? memchr(list->p + end, list->p[i], list->n - end) : NULL;
+		if (!close)
+			return false;
+		end = (uint32_t)(close - list->p);
+		if (list->p[end - 1] != '\\')
+			break;
+	}
 	*item = str_sub(*list, i + 1, end);
 	*list = str_sub(*list, end + 1, list->n);
 	return true;
@@ -69,12 +72,27 @@ enter(struct onnx *l, uint32_t scope, struct str path, struct str cls)
 	return scope_add(l->g, scope, path, cls, call);
 }
 
-/* Two parallel lists; the last entries are the FX node and its operator. */
-static uint32_t
-from_lists(struct onnx *l, struct str names, struct str classes, uint32_t scope)
+/* All but the last entry, as text. */
+static struct str
+modules_of(struct str list)
 {
-	struct str path, cls, next;
+	uint32_t n = list.n;
+
+	while (n && list.p[n - 1] != ',')
+		n--;
+	return str_sub(list, 0, n);
+}
+
+/* Two parallel lists; the last entries are the FX node and its operator. Neighbours mostly stand in one module. */
+static uint32_t
+from_lists(struct onnx *l, struct str names, struct str classes)
+{
+	struct str path, cls, next, modules = modules_of(names), of_classes = modules_of(classes);
+	uint32_t scope = 0;
 	bool more = onnx_next_item(&names, &path);
+
+	if (l->modules.p && str_eq(modules, l->modules) && str_eq(of_classes, l->classes))
+		return l->scope;
 
 	while (more) {
 		more = onnx_next_item(&names, &next);
@@ -85,14 +103,18 @@ from_lists(struct onnx *l, struct str names, struct str classes, uint32_t scope)
 		scope = enter(l, scope, path, cls);
 		path = next;
 	}
+	l->modules = modules;
+	l->classes = of_classes;
+	l->scope = scope;
 	return scope;
 }
 
 /* "path: class/path: class/fx node: operator" */
 static uint32_t
-from_namespace(struct onnx *l, struct str text, uint32_t scope)
+from_namespace(struct onnx *l, struct str text)
 {
 	struct str rest = text, entry;
+	uint32_t scope = 0;
 
 	while (str_cut(&rest, '/', &entry)) {
 		int64_t colon = str_find(entry, ':');
@@ -215,9 +237,10 @@ onnx_learn_paths(struct onnx *l)
 }
 
 static uint32_t
-from_name(struct onnx *l, const Onnx__Node *node, uint32_t scope)
+from_name(struct onnx *l, const Onnx__Node *node)
 {
 	struct walk w;
+	uint32_t scope = 0;
 
 	if (!begin(node, &w))
 		return scope;
@@ -339,11 +362,11 @@ onnx_place(struct onnx *l, const Onnx__Node *node, struct place *p)
 		classes = property(node, "pkg.onnxscript.class_hierarchy");
 	}
 	if (names.n)
-		p->scope = from_lists(l, names, classes, 0);
+		p->scope = from_lists(l, names, classes);
 	else if (text.n)
-		p->scope = from_namespace(l, text, 0);
+		p->scope = from_namespace(l, text);
 	else if (l->module_names && !l->call)
-		p->scope = from_name(l, node, 0);
+		p->scope = from_name(l, node);
 	read_fx(l, property(node, "pkg.torch.onnx.fx_node"), p);
 	read_stack(l, property(node, "pkg.torch.onnx.stack_trace"), p);
 }

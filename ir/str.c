@@ -189,11 +189,20 @@ struct strtab {
 static uint64_t
 hash_of(uint64_t seed, struct str s)
 {
-	uint64_t h = seed ^ s.n;
+	uint64_t h = seed ^ s.n, word;
+	uint32_t i = 0;
 
-	for (uint32_t i = 0; i < s.n; i++)
-		h = (h ^ (unsigned char)s.p[i]) * 0x100000001b3u;
-	return h ^ (h >> 29);
+	for (; i + 8 <= s.n; i += 8) {
+		memcpy(&word, s.p + i, 8);
+		h = (h ^ word) * 0x9e3779b97f4a7c15u;
+		h ^= h >> 32;
+	}
+	word = 0;
+	if (i < s.n)
+		memcpy(&word, s.p + i, s.n - i);
+	h = (h ^ word) * 0x9e3779b97f4a7c15u;
+	h = (h ^ h >> 32) * 0xd6e8feb86659fd93u;   /* tables take the low bits, which must depend on all */
+	return h ^ h >> 32;
 }
 
 struct strtab *
@@ -255,11 +264,12 @@ uint32_t
 strtab_id(struct strtab *t, struct str s)
 {
 	uint64_t h = hash_of(t->seed, s);
-	uint32_t *slot, old = strtab_find(t, s);
+	uint32_t *slot = find_slot(t, s, h), old = *slot ? t->first + *slot : strtab_find(t->base, s);
 
-	if (old || !s.n)
+	if (!s.n)
+		return 0;
+	if (old)
 		return old;
-	slot = find_slot(t, s, h);
 	if (t->n == t->cap) {
 		grow_table(t);
 		slot = find_slot(t, s, h);
