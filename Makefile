@@ -15,12 +15,15 @@ OPT_tsan = -O1 -g -fsanitize=thread
 OPT_asan = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -DMC_ARENA_MALLOC
 CFLAGS = $(OPT_$(VARIANT))
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden $(WARN) $(CFLAGS)
-LDLIBS = -lzip -ljansson -lm -pthread
+LDLIBS = -lzip -ljansson -lprotobuf-c -lm -pthread
 
-IR = api arena device diag dtype expr geom graph number op print recipe schedule size str verify
-FRONTEND = export export_arg export_node export_region foreign frontend json load pickle recipe script script_aten script_branch script_builtin script_call script_eval script_input script_lex script_list script_object \
-	script_parse script_run script_thing textir zip
-PASSES = analyze blocks calls pass sweep sweep_fit sweep_values raise/bind raise/infer raise/infer_prim raise/infer_region raise/inputs raise/noops \
+IR = api arena device diag dtype expr geom graph number op poly print recipe schedule size str verify
+FRONTEND = export export_arg export_node export_region foreign frontend json load \
+	onnx onnx_call onnx_lossy onnx_node onnx_order onnx_param onnx_scope onnx_value onnx_wire place pickle recipe \
+	script script_aten script_branch script_builtin script_call script_eval script_input script_lex script_list script_object script_parse script_run script_thing textir zip
+PASSES = analyze blocks calls pass sweep sweep_fit sweep_values \
+	raise/bind raise/fold raise/fold_move raise/infer raise/infer_prim raise/infer_region raise/inputs raise/noops raise/select \
+	raise/shape raise/shape_basic raise/shape_dense raise/shape_image raise/shape_index raise/shape_move raise/shape_signal raise/shape_util \
 	adapt/attention adapt/cast_returns adapt/casts adapt/checkpoint adapt/device adapt/functions adapt/lifetime adapt/lora adapt/loss adapt/masks adapt/modality adapt/modes adapt/packed adapt/precision adapt/trainable \
 	lower/build lower/build_dense lower/build_index lower/build_reduce lower/build_view lower/call lower/checkpoint lower/code \
 	lower/compose_attention lower/compose_basic lower/compose_einsum lower/compose_loss lower/compose_matmul lower/compose_norm lower/compose_rnn \
@@ -29,7 +32,7 @@ PASSES = analyze blocks calls pass sweep sweep_fit sweep_values raise/bind raise
 BACKENDS = events json json_part shape table text write
 
 LIB = $(IR:%=ir/%) $(FRONTEND:%=frontend/%) $(PASSES:%=passes/%) $(BACKENDS:%=backends/%)
-OBJ = $(LIB:%=$(B)/%.o)
+OBJ = $(LIB:%=$(B)/%.o) $(B)/frontend/onnx.pb-c.o
 
 all: build/memcrest build/libmemcrest.a build/libmemcrest.so
 
@@ -50,11 +53,19 @@ $(B)/libmemcrest.so: $(OBJ)
 
 $(B)/%.o: %.c Makefile
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+	$(CC) $(ALL_CFLAGS) -I$(B)/frontend -MMD -MP -c -o $@ $<
+
+# The decoder of ONNX files is made from its schema; what the generator writes is not ours to warn about.
+$(B)/frontend/onnx.pb-c.c $(B)/frontend/onnx.pb-c.h &: frontend/onnx.proto
+	@mkdir -p $(@D)
+	protoc-c -I frontend --c_out=$(@D) $<
+$(B)/frontend/onnx.pb-c.o: $(B)/frontend/onnx.pb-c.c
+	$(CC) -std=c11 -fPIC -fvisibility=hidden $(CFLAGS) -c -o $@ $<
+$(filter $(B)/frontend/onnx%,$(filter-out %.pb-c.o,$(OBJ))): $(B)/frontend/onnx.pb-c.h
 
 # ---- README's two commands -------------------------------------------------------------------------------------------
 
-PACKAGES = gcc libc6-dev libzip-dev libjansson-dev libcmocka-dev zlib1g-dev
+PACKAGES = gcc libc6-dev libzip-dev libjansson-dev libprotobuf-c-dev protobuf-c-compiler libcmocka-dev zlib1g-dev
 SUDO = $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
 deps:
@@ -71,7 +82,7 @@ check: deps
 
 # ---- tests -----------------------------------------------------------------------------------------------------------
 
-TESTS = allocator damage door expr field geom hand identities infer inline memory number ops pickle recipe script sweep text truth
+TESTS = allocator damage door expr field geom hand identities infer inline memory number onnx ops pickle recipe script shape sweep text truth
 TEST_BIN = $(TESTS:%=$(B)/tests/test_%)
 
 $(B)/tests/test_%: $(B)/tests/test_%.o $(B)/tests/support.o $(B)/tests/archive.o $(B)/libmemcrest.a

@@ -102,21 +102,7 @@ read_ranges(struct loader *l, const json_t *ranges)
 	}
 }
 
-/* The dtype of most floating-point parameters, counted by tensors. */
-static void
-find_file_dtype(struct graph *g)
-{
-	uint32_t count[DT_COUNT] = {0};
-
-	for (uint32_t v = 1; v < g->nval; v++)
-		if (g->vals[v].kind == VAL_PARAM && dtype_is_float(g->vals[v].dtype))
-			count[g->vals[v].dtype]++;
-	for (unsigned i = 1; i < DT_COUNT; i++)
-		if (count[i] > (g->file_dtype ? count[g->file_dtype] : 0))
-			g->file_dtype = (uint8_t)i;
-	if (!g->file_dtype)
-		g->file_dtype = DT_FP32;
-}
+/* ---- the archive ---------------------------------------------------------------------------------------------------------- */
 
 static bool
 read_program(struct loader *l, const json_t *doc)
@@ -139,7 +125,7 @@ read_program(struct loader *l, const json_t *doc)
 			return false;
 	if (!export_nodes(l, graph) || !read_outputs(l, graph, sig))
 		return false;
-	find_file_dtype(l->g);
+	frontend_file_dtype(l->g);
 	return true;
 }
 

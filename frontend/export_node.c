@@ -30,19 +30,6 @@ next_field(struct str *rest)
 	return field;
 }
 
-/* A second call of a module is "path@1". */
-static struct str
-split_call(struct str path, uint32_t *call)
-{
-	int64_t at = str_find(path, '@'), n = 0;
-
-	*call = 0;
-	if (at < 0 || !str_int(str_sub(path, (uint32_t)at + 1, path.n), &n))
-		return path;
-	*call = (uint32_t)n;
-	return str_sub(path, 0, (uint32_t)at);
-}
-
 uint32_t
 export_scope(struct loader *l, struct str stack)
 {
@@ -53,7 +40,7 @@ export_scope(struct loader *l, struct str stack)
 		struct str path, cls;
 
 		next_field(&entry);
-		path = split_call(next_field(&entry), &call);
+		path = place_split_call(next_field(&entry), &call);
 		cls = next_field(&entry);
 		if (str_starts(path, S("_empty_nn_module_stack")) || l->g->scopes[scope].depth >= l->c->lim.depth)
 			return 0;
@@ -67,52 +54,14 @@ export_scope(struct loader *l, struct str stack)
 	return scope;
 }
 
-/* Lines `File "f", line 12, in forward`, each followed by its source text, outermost first. */
-static bool
-next_frame(struct str *rest, struct str *line_no, struct str *text)
-{
-	struct str line;
-
-	while (str_cut(rest, '\n', &line)) {
-		struct str s = str_trim(line);
-		const char *at = s.n > 12 && str_starts(s, S("File \"")) ? memmem(s.p, s.n, "\", line ", 8) : NULL;
-		int64_t comma;
-
-		if (!at)
-			continue;
-		*line_no = str_sub(s, (uint32_t)(at - s.p) + 8, s.n);
-		comma = str_find(*line_no, ',');
-		if (comma < 0 || !str_cut(rest, '\n', text))
-			continue;
-		*line_no = str_sub(*line_no, 0, (uint32_t)comma);
-		*text = str_trim(*text);
-		return true;
-	}
-	return false;
-}
-
 static void
 read_trace(struct loader *l, uint32_t n, struct str trace)
 {
-	struct graph *g = l->g;
-	struct str rest = trace, line, text;
-	int64_t number;
-
-	if (l->trace && strcmp(l->trace, trace.p) == 0) {
-		g->nodes[n].frame = l->trace_frame;
-		g->nodes[n].nframe = l->trace_n;
-		return;
-	}
-	g->nodes[n].frame = g->nframe;
-	while (trace.n && g->nodes[n].nframe < l->c->lim.depth && next_frame(&rest, &line, &text)) {
-		ROOM(l->c->a, g->frames, g->nframe, g->frame_cap, 1);
-		g->frames[g->nframe++] = (struct frame){str_int(line, &number) ? (uint32_t)number : 0, graph_name(g, text)};
-		g->nodes[n].nframe++;
-	}
-	g->has_frames |= g->nodes[n].nframe > 0;
+	if (!l->trace || strcmp(l->trace, trace.p) != 0)
+		place_frames(l->g, trace, &l->trace_frame, &l->trace_n);
 	l->trace = trace.p;
-	l->trace_frame = g->nodes[n].frame;
-	l->trace_n = g->nodes[n].nframe;
+	l->g->nodes[n].frame = l->trace_frame;
+	l->g->nodes[n].nframe = l->trace_n;
 }
 
 /* ---- nodes -------------------------------------------------------------------------------------------------------- */

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static const struct frontend *const table[] = {&frontend_export, &frontend_script, &frontend_textir};
+static const struct frontend *const table[] = {&frontend_export, &frontend_script, &frontend_onnx, &frontend_textir};
 
 const struct frontend *
 frontend_at(unsigned i)
@@ -22,6 +22,22 @@ describe_start(struct ctx *c, const struct source *src)
 		s = b >= 0x20 && b < 0x7f ? str_fmt(c->a, "%.*s%c", SFMT(s), b) : str_fmt(c->a, "%.*s\\x%02x", SFMT(s), b);
 	}
 	return str_fmt(c->a, "\"%.*s\"", SFMT(s)).p;
+}
+
+/* The dtype of most floating-point parameters, counted by tensors; a frozen module's are constants. */
+void
+frontend_file_dtype(struct graph *g)
+{
+	uint32_t count[DT_COUNT] = {0};
+
+	for (uint32_t v = 1; v < g->nval; v++)
+		if ((g->vals[v].kind == VAL_PARAM || g->vals[v].kind == VAL_CONST) && dtype_is_float(g->vals[v].dtype))
+			count[g->vals[v].dtype] += g->vals[v].kind == VAL_PARAM ? 1000 : 1;
+	for (unsigned i = 1; i < DT_COUNT; i++)
+		if (count[i] > (g->file_dtype ? count[g->file_dtype] : 0))
+			g->file_dtype = (uint8_t)i;
+	if (!g->file_dtype)
+		g->file_dtype = DT_FP32;
 }
 
 bool

@@ -19,7 +19,12 @@ struct frontend {
 	bool (*load)(struct ctx *, const struct source *, struct graph **);
 };
 
+/* place.c */
+struct str place_split_call(struct str path, uint32_t *call);    /* "path@1" is the second call of path */
+void place_frames(struct graph *, struct str trace, uint32_t *first, uint16_t *count);    /* of a Python stack trace */
+
 /* frontend.c */
+void frontend_file_dtype(struct graph *);                        /* the dtype of most floating-point parameters */
 bool frontend_load(struct ctx *, const struct source *, struct graph **);
 const struct frontend *frontend_at(unsigned i);                  /* NULL behind the last */
 
@@ -45,7 +50,7 @@ struct str json_get_str(const json_t *object, const char *key);
 int64_t json_get_int(const json_t *object, const char *key, int64_t dflt);
 
 /* the frontends */
-extern const struct frontend frontend_export, frontend_script, frontend_textir;
+extern const struct frontend frontend_export, frontend_onnx, frontend_script, frontend_textir;
 
 /* foreign.c: files that are no model graphs */
 const char *foreign_sentence(struct ctx *, const struct source *);       /* what it is and what to export instead; NULL = not recognised */

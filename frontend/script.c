@@ -6,22 +6,6 @@
 
 #include <string.h>
 
-/* The dtype of most floating-point parameters, counted by tensors; a frozen module's are constants. */
-static void
-find_file_dtype(struct graph *g)
-{
-	uint32_t count[DT_COUNT] = {0};
-
-	for (uint32_t v = 1; v < g->nval; v++)
-		if ((g->vals[v].kind == VAL_PARAM || g->vals[v].kind == VAL_CONST) && dtype_is_float(g->vals[v].dtype))
-			count[g->vals[v].dtype] += g->vals[v].kind == VAL_PARAM ? 1000 : 1;
-	for (unsigned i = 1; i < DT_COUNT; i++)
-		if (count[i] > (g->file_dtype ? count[g->file_dtype] : 0))
-			g->file_dtype = (uint8_t)i;
-	if (!g->file_dtype)
-		g->file_dtype = DT_FP32;
-}
-
 static bool
 read_modules(struct script *s, struct object **root)
 {
@@ -103,7 +87,7 @@ load(struct ctx *c, const struct source *src, struct graph **out)
 	if (!read_modules(&s, &root) || !script_constants(&s) || !run_forward(&s, root))
 		return false;
 	note_frozen(&s);
-	find_file_dtype(s.g);
+	frontend_file_dtype(s.g);
 	c->place = S("");
 	zip_close_archive(c, s.z);
 	return true;

@@ -4,11 +4,13 @@
  *
  *     memcrest-ir 1
  *     sym NAME MIN..[MAX] [~ EXAMPLE]
- *     input|param|buffer|const VALUE ["full name"] [: TYPE] [trainable] [persistent] [tied VALUE]
- *     VALUE [: TYPE], .. = OP[_]([name=]ARG, ..) [as "node"] [no_grad] [@"path":"class"/..] [!LINE "statement"]..
+ *     note "what was taken for granted"
+ *     input|param|buffer|const VALUE ["full name"] [: TYPE] [trainable] [persistent] [tied VALUE] [transposed]
+ *     VALUE [: TYPE], .. = OP[_]([name=]ARG, ..) [as "node"] [no_grad] [fx "name" "target" "arguments"] [@"path":"class"/..] [!LINE "statement"]..
  *     output VALUE
  *
- * VALUE is %name or %"any name"; TYPE is DTYPE[dim, ..], or "list": all results as one; ARG is a value, an expression, float(x), true, a dtype, "text", none, or a list.
+ * VALUE is %name or %"any name"; TYPE is DTYPE[dim, ..]{element, ..}, elements only where they are known, or "list": all results as one;
+ * ARG is a value, an expression, float(x), true, a dtype, "text", none, or a list.
  */
 #include "frontend.h"
 
@@ -21,6 +23,9 @@ struct reader {
 	struct str s;              /* rest of the line */
 	uint32_t line;
 	uint32_t *val_of, cap;     /* by interned name */
+	struct sint *ints;     uint32_t nint, int_cap;       /* the list being read */
+	double *floats;        uint32_t nfloat, float_cap;
+	uint32_t *ids;         uint32_t nid, id_cap;
 	const char *error;
 };
 
@@ -88,25 +93,27 @@ hex(char c)
 static bool
 quoted(struct reader *r, struct str *out)
 {
-	char *p = NEW(r->c->a, char, r->s.n + 1);
-	uint32_t n = 0, i = 0;
+	uint32_t n = 0, i = 0, end = 0;
+	char *p;
 
 	if (!accept(r, "\""))
 		return fail(r, "a quoted text is expected");
-	for (; i < r->s.n && r->s.p[i] != '"'; i++) {
+	while (end < r->s.n && r->s.p[end] != '"')
+		end += r->s.p[end] == '\\' ? 2 : 1;
+	if (end >= r->s.n)
+		return fail(r, "a quoted text has no end");
+	for (p = NEW(r->c->a, char, end + 1); i < end; i++) {
 		char ch = r->s.p[i];
 
-		if (ch == '\\' && i + 3 < r->s.n && r->s.p[i + 1] == 'x' && hex(r->s.p[i + 2]) >= 0 && hex(r->s.p[i + 3]) >= 0) {
+		if (ch == '\\' && i + 3 < end && r->s.p[i + 1] == 'x' && hex(r->s.p[i + 2]) >= 0 && hex(r->s.p[i + 3]) >= 0) {
 			ch = (char)(hex(r->s.p[i + 2]) * 16 + hex(r->s.p[i + 3]));
 			i += 3;
-		} else if (ch == '\\' && i + 1 < r->s.n) {
+		} else if (ch == '\\') {
 			ch = r->s.p[++i];
 		}
 		p[n++] = ch;
 	}
-	if (i == r->s.n)
-		return fail(r, "a quoted text has no end");
-	r->s = str_sub(r->s, i + 1, r->s.n);
+	r->s = str_sub(r->s, end + 1, r->s.n);
 	*out = (struct str){p, n};
 	return true;
 }
@@ -171,13 +178,17 @@ static bool
 expression(struct reader *r, struct sint *out)
 {
 	int depth = 0;
+	bool in_name = false;
 	uint32_t n = 0, e;
 
 	skip(r);
 	for (; n < r->s.n; n++) {
 		char c = r->s.p[n];
 
-		if (depth == 0 && (c == ',' || c == ')' || c == ']'))
+		in_name ^= c == '"';
+		if (in_name)
+			continue;
+		if (depth == 0 && (c == ',' || c == ')' || c == ']' || c == '}'))
 			break;
 		depth += c == '(' || c == '[';
 		depth -= c == ')' || c == ']';
@@ -196,6 +207,90 @@ expression(struct reader *r, struct sint *out)
 		e = EXPR_UNKNOWN;
 	*out = sint_of_expr(r->g, e);
 	r->s = str_sub(r->s, n, r->s.n);
+	return true;
+}
+
+/* ---- arguments -------------------------------------------------------------------------------------------------- */
+
+static bool
+real(struct reader *r, double *out)
+{
+	char text[64], *end;
+	uint32_t n = 0;
+
+	while (n < r->s.n && n < sizeof text - 1 && r->s.p[n] != ')')
+		n++;
+	memcpy(text, r->s.p, n);
+	text[n] = 0;
+	*out = strtod(text, &end);
+	if (end == text)
+		return fail(r, "a number is expected");
+	r->s = str_sub(r->s, n, r->s.n);
+	return expect(r, ")");
+}
+
+/* The elements of a list up to the closing bracket, into the reader's own arrays. */
+static bool
+items(struct reader *r, const char *end, uint8_t *kind)
+{
+	r->nint = r->nfloat = r->nid = 0;
+	*kind = ARG_INTS;
+	while (!accept(r, end)) {
+		bool ok;
+
+		ROOM(r->c->a, r->ints, r->nint, r->int_cap, 1);
+		ROOM(r->c->a, r->floats, r->nfloat, r->float_cap, 1);
+		ROOM(r->c->a, r->ids, r->nid, r->id_cap, 1);
+		skip(r);
+		r->ids[r->nid] = 0;
+		r->ints[r->nint] = SINT(0);
+		r->floats[r->nfloat] = 0;
+		if (accept(r, "float("))
+			*kind = ARG_FLOATS, ok = real(r, &r->floats[r->nfloat]);
+		else if (accept(r, "none"))
+			*kind = ARG_VALS, ok = true;
+		else if (r->s.n && r->s.p[0] == '%')
+			*kind = ARG_VALS, ok = known_value(r, &r->ids[r->nid]);
+		else
+			ok = expression(r, &r->ints[r->nint]);
+		if (!ok)
+			return false;
+		r->nint++;
+		r->nfloat++;
+		r->nid++;
+		accept(r, ",");
+	}
+	return true;
+}
+
+static bool
+list(struct reader *r, struct arg *out)
+{
+	uint8_t kind;
+
+	if (!items(r, "]", &kind))
+		return false;
+	*out = (struct arg){.kind = kind, .count = r->nid};
+	out->first = kind == ARG_VALS ? ids_add(r->g, r->ids, r->nid) : kind == ARG_FLOATS ? floats_add(r->g, r->floats, r->nid) : ints_add(r->g, r->ints, r->nid);
+	return true;
+}
+
+/* What is known of a tensor's elements. No elements of an unnamed kind are integers. */
+static bool
+elements(struct reader *r, uint32_t v)
+{
+	uint8_t kind;
+
+	if (!accept(r, "{"))
+		return true;
+	if (!items(r, "}", &kind))
+		return false;
+	if (kind == ARG_VALS)
+		return fail(r, "elements are numbers");
+	if (kind == ARG_FLOATS)
+		val_floats(r->g, v, r->floats, r->nid);
+	else
+		val_ints(r->g, v, r->ints, r->nid);
 	return true;
 }
 
@@ -228,59 +323,7 @@ type(struct reader *r, uint32_t v)
 		accept(r, ",");
 	}
 	val_shape(r->g, v, rank, dims);
-	return true;
-}
-
-/* ---- arguments -------------------------------------------------------------------------------------------------- */
-
-static bool
-real(struct reader *r, double *out)
-{
-	char text[64], *end;
-	uint32_t n = 0;
-
-	while (n < r->s.n && n < sizeof text - 1 && r->s.p[n] != ')')
-		n++;
-	memcpy(text, r->s.p, n);
-	text[n] = 0;
-	*out = strtod(text, &end);
-	if (end == text)
-		return fail(r, "a number is expected");
-	r->s = str_sub(r->s, n, r->s.n);
-	return expect(r, ")");
-}
-
-static bool
-list(struct reader *r, struct arg *out)
-{
-	uint32_t ids[512], n = 0;
-	struct sint ints[512];
-	double floats[512];
-	uint8_t kind = ARG_INTS;
-
-	while (!accept(r, "]")) {
-		bool ok;
-
-		if (n == 512)
-			return fail(r, "a list has more than 512 elements");
-		skip(r);
-		ids[n] = 0;
-		if (accept(r, "float("))
-			kind = ARG_FLOATS, ok = real(r, &floats[n]);
-		else if (accept(r, "none"))
-			kind = ARG_VALS, ok = true;
-		else if (r->s.n && r->s.p[0] == '%')
-			kind = ARG_VALS, ok = known_value(r, &ids[n]);
-		else
-			ok = expression(r, &ints[n]);
-		if (!ok)
-			return false;
-		n++;
-		accept(r, ",");
-	}
-	*out = (struct arg){.kind = kind, .count = n};
-	out->first = kind == ARG_VALS ? ids_add(r->g, ids, n) : kind == ARG_FLOATS ? floats_add(r->g, floats, n) : ints_add(r->g, ints, n);
-	return true;
+	return elements(r, v);
 }
 
 static bool
@@ -357,7 +400,7 @@ arguments(struct reader *r, uint32_t n)
 		next = (unsigned)at + 1;
 		accept(r, ",");
 	}
-	if (op_is_variadic(op))
+	if (!op || op_is_variadic(op))
 		r->g->nodes[n].narg = (uint16_t)(next > op_narg(op) ? next : op_narg(op));
 	return true;
 }
@@ -404,6 +447,20 @@ frames(struct reader *r, uint32_t n)
 }
 
 static bool
+fx(struct reader *r, uint32_t n)
+{
+	struct node *x = &r->g->nodes[n];
+	struct str name, target, args;
+
+	if (!quoted(r, &name) || (skip(r), !quoted(r, &target)) || (skip(r), !quoted(r, &args)))
+		return false;
+	x->fx = graph_name(r->g, name);
+	x->fx_target = graph_name(r->g, target);
+	x->fx_args = graph_name(r->g, args);
+	return true;
+}
+
+static bool
 tail(struct reader *r, uint32_t n)
 {
 	struct str name;
@@ -415,6 +472,8 @@ tail(struct reader *r, uint32_t n)
 	}
 	if (accept(r, "no_grad"))
 		r->g->nodes[n].flags |= NF_NO_GRAD;
+	if (accept(r, "fx ") && !fx(r, n))
+		return false;
 	if (accept(r, "@") && !scopes(r, n))
 		return false;
 	return frames(r, n);
@@ -452,7 +511,7 @@ node(struct reader *r)
 	}
 	if (!operator(r, &op, &inplace, &target) || !expect(r, "("))
 		return false;
-	n = node_new(r->g, op, op && !op_is_variadic(op) ? op_narg(op) : 64, nout);
+	n = node_new(r->g, op, op && !op_is_variadic(op) ? op_narg(op) : 256, nout);
 	r->g->nodes[n].target = graph_name(r->g, target);
 	r->g->nodes[n].flags = inplace ? NF_INPLACE : 0;
 	r->g->nodes[n].name = nout ? r->g->vals[outs[0]].name : 0;
@@ -470,15 +529,17 @@ node(struct reader *r)
 static bool
 symbol(struct reader *r)
 {
-	struct str range, name;
+	struct str name, range;
 	int64_t dots, n;
 	uint32_t s;
 
 	skip(r);
-	range = r->s;
-	if (!str_cut(&range, ' ', &name) || !name.n)
-		return fail(r, "a symbol has no name");
+	name = word(r);
+	if (!name.n && !quoted(r, &name))
+		return false;
 	s = sym_add(r->g, name);
+	skip(r);
+	range = r->s;
 	dots = str_find(range, '.');
 	if (dots < 0 || !str_int(str_sub(range, 0, (uint32_t)dots), &r->g->syms[s].min))
 		return fail(r, "a symbol's range is MIN..[MAX]");
@@ -513,6 +574,8 @@ definition(struct reader *r, enum val_kind kind)
 		r->g->vals[v].flags |= VF_PERSISTENT;
 	if (accept(r, "tied") && !known_value(r, &r->g->vals[v].tied))
 		return false;
+	if (accept(r, "transposed"))
+		r->g->vals[v].flags |= VF_TRANSPOSED;
 	if (kind == VAL_INPUT)
 		graph_input(r->g, v);
 	if (kind == VAL_PARAM && !r->g->file_dtype && dtype_is_float(r->g->vals[v].dtype))
@@ -527,6 +590,7 @@ line(struct reader *r)
 		const char *word;
 		enum val_kind kind;
 	} kinds[] = {{"input ", VAL_INPUT}, {"param ", VAL_PARAM}, {"buffer ", VAL_BUFFER}, {"const ", VAL_CONST}};
+	struct str text;
 	uint32_t v = 0;
 
 	skip(r);
@@ -537,6 +601,8 @@ line(struct reader *r)
 			return definition(r, kinds[i].kind) && (skip(r), !r->s.n || fail(r, "unexpected text at the end"));
 	if (accept(r, "sym "))
 		return symbol(r);
+	if (accept(r, "note "))
+		return quoted(r, &text) && (graph_note(r->g, "%.*s", SFMT(text)), true);
 	if (accept(r, "output ")) {
 		if (!accept(r, "none") && !known_value(r, &v))
 			return false;

@@ -159,14 +159,45 @@ expr_val(struct graph *g, uint32_t v)
 }
 
 uint32_t
+expr_intern(struct graph *g, enum expr_op op, uint32_t a, uint32_t b)
+{
+	return intern(g, (struct expr){.op = (uint8_t)op, .a = a, .b = b});
+}
+
+/* One spelling where it can be had: 0 = none. */
+static uint32_t
+simplify(struct graph *g, enum expr_op op, uint32_t a, uint32_t b)
+{
+	switch (op) {
+	case EX_ADD:
+		return poly_sum(g, a, b);
+	case EX_MUL:
+		return poly_product(g, a, b);
+	case EX_FLOORDIV:
+		return poly_quotient(g, a, b);
+	case EX_MIN:
+	case EX_MAX:
+		if (poly_at_least(g, a, b))
+			return op == EX_MIN ? b : a;
+		return !poly_at_least(g, b, a) ? 0 : op == EX_MIN ? a : b;
+	default:
+		return 0;
+	}
+}
+
+uint32_t
 expr_op2(struct graph *g, enum expr_op op, uint32_t a, uint32_t b)
 {
 	int64_t n;
+	uint32_t e;
 
 	if (a == EXPR_UNKNOWN || b == EXPR_UNKNOWN)
 		return EXPR_UNKNOWN;
 	if (g->exprs[a].op == EX_CONST && g->exprs[b].op == EX_CONST && apply(op, g->exprs[a].n, g->exprs[b].n, &n))
 		return expr_const(g, n);
+	e = simplify(g, op, a, b);
+	if (e)
+		return e;
 	if ((op == EX_ADD || op == EX_MUL) && (g->exprs[a].op == EX_CONST || (g->exprs[b].op != EX_CONST && a > b))) {
 		uint32_t t = a;    /* one spelling of each sum and product; numbers come last */
 
@@ -175,7 +206,7 @@ expr_op2(struct graph *g, enum expr_op op, uint32_t a, uint32_t b)
 	}
 	if (g->exprs[b].op == EX_CONST && ((op == EX_ADD && g->exprs[b].n == 0) || (op != EX_ADD && op <= EX_CEILDIV && g->exprs[b].n == 1)))
 		return a;
-	return intern(g, (struct expr){.op = (uint8_t)op, .a = a, .b = b});
+	return expr_intern(g, op, a, b);
 }
 
 bool
@@ -194,6 +225,19 @@ sint_eval(const struct graph *g, struct sint s, int64_t *out)
 		return expr_eval(g, s.expr, out);
 	*out = s.n;
 	return true;
+}
+
+/* What does not fit into 64 bits is not known. */
+struct sint
+sint_op2(struct graph *g, enum expr_op op, struct sint a, struct sint b)
+{
+	int64_t n;
+
+	if (!a.expr && !b.expr)
+		return apply(op, a.n, b.n, &n) ? SINT(n) : (struct sint){0, EXPR_UNKNOWN};
+	if (a.expr == EXPR_UNKNOWN || b.expr == EXPR_UNKNOWN)
+		return (struct sint){0, EXPR_UNKNOWN};
+	return sint_of_expr(g, expr_op2(g, op, sint_expr(g, a), sint_expr(g, b)));
 }
 
 struct sint
@@ -237,6 +281,7 @@ struct reader {
 	struct graph *g;
 	struct str s;              /* what is left */
 	unsigned depth;
+	bool known_only;           /* a name that is no symbol yet is an error */
 };
 
 static bool parse_sum(struct reader *, uint32_t *);
@@ -278,21 +323,26 @@ word(struct reader *r)
 	return w;
 }
 
-/* A symbol may be the axis of an input: ids[0]. */
-static struct str
-symbol_name(struct reader *r, struct str w)
+static bool
+symbol(struct reader *r, struct str name, uint32_t *out)
 {
-	uint32_t n = 1;
+	if (r->known_only && !sym_find(r->g, name))
+		return false;
+	*out = expr_sym(r->g, sym_add(r->g, name));
+	return true;
+}
 
-	if (!r->s.n || r->s.p[0] != '[')
-		return w;
-	while (n < r->s.n && r->s.p[n] >= '0' && r->s.p[n] <= '9')
-		n++;
-	if (n == 1 || n == r->s.n || r->s.p[n] != ']')
-		return w;
-	w.n += n + 1;
-	r->s = str_sub(r->s, n + 1, r->s.n);
-	return w;
+/* "any name", as printed */
+static bool
+parse_quoted(struct reader *r, uint32_t *out)
+{
+	int64_t end = str_find(r->s, '"');
+	struct str name = end < 0 ? S("") : str_sub(r->s, 0, (uint32_t)end);
+
+	if (!name.n)
+		return false;
+	r->s = str_sub(r->s, name.n + 1, r->s.n);
+	return symbol(r, name, out);
 }
 
 /* 'name' and then keyword arguments, which say nothing that the ranges do not */
@@ -301,9 +351,8 @@ parse_symbol(struct reader *r, uint32_t *out)
 {
 	int64_t end;
 
-	if (!accept(r, "'") || (end = str_find(r->s, '\'')) <= 0)
+	if (!accept(r, "'") || (end = str_find(r->s, '\'')) <= 0 || !symbol(r, str_sub(r->s, 0, (uint32_t)end), out))
 		return false;
-	*out = expr_sym(r->g, sym_add(r->g, str_sub(r->s, 0, (uint32_t)end)));
 	end = str_find(r->s, ')');
 	if (end < 0)
 		return false;
@@ -364,6 +413,21 @@ parse_call(struct reader *r, struct str name, uint32_t *out)
 	return accept(r, ")");
 }
 
+/* With its sign, because the smallest number has no positive counterpart. */
+static bool
+negative_number(struct reader *r, int64_t *n)
+{
+	uint32_t end = 1;
+
+	skip_space(r);
+	while (end < r->s.n && is_word(r->s.p[end]))
+		end++;
+	if (!str_starts(r->s, S("-")) || !str_int(str_sub(r->s, 0, end), n))
+		return false;
+	r->s = str_sub(r->s, end, r->s.n);
+	return true;
+}
+
 static bool
 parse_atom(struct reader *r, uint32_t *out)
 {
@@ -373,12 +437,17 @@ parse_atom(struct reader *r, uint32_t *out)
 
 	if (++r->depth > PARSE_DEPTH)
 		return false;
-	if (accept(r, "-")) {
+	if (negative_number(r, &n)) {
+		*out = expr_const(r->g, n);
+		ok = true;
+	} else if (accept(r, "-")) {
 		ok = parse_atom(r, out);
 		if (ok)
 			*out = expr_op2(r->g, EX_MUL, *out, expr_const(r->g, -1));
 	} else if (accept(r, "(")) {
 		ok = parse_sum(r, out) && accept(r, ")");
+	} else if (accept(r, "\"")) {
+		ok = parse_quoted(r, out);
 	} else {
 		w = word(r);
 		if (!w.n)
@@ -389,7 +458,7 @@ parse_atom(struct reader *r, uint32_t *out)
 		else if (str_int(w, &n))
 			*out = expr_const(r->g, n);
 		else
-			*out = expr_sym(r->g, sym_add(r->g, symbol_name(r, w)));
+			ok = symbol(r, w, out);
 	}
 	r->depth--;
 	return ok;
@@ -458,6 +527,21 @@ expr_parse(struct graph *g, struct str text, uint32_t *out)
 	return false;
 }
 
+bool
+expr_parse_known(struct graph *g, struct str text, uint32_t *out)
+{
+	struct reader r = {.g = g, .s = text, .known_only = true};
+	uint32_t e;
+
+	if (!parse_sum(&r, &e))
+		return false;
+	skip_space(&r);
+	if (r.s.n)
+		return false;
+	*out = e;
+	return true;
+}
+
 static bool
 open_at(const struct graph *g, uint32_t id, unsigned depth)
 {
@@ -478,6 +562,20 @@ expr_is_open(const struct graph *g, uint32_t id)
 
 /* ---- printing ------------------------------------------------------------------------------------ */
 
+/* A name that would not be read back as one word is quoted. */
+void
+sym_print(const struct graph *g, uint32_t sym, struct buf *b)
+{
+	struct str name = graph_str(g, g->syms[sym].name);
+	bool plain = name.n > 0 && !(name.p[0] >= '0' && name.p[0] <= '9');
+
+	for (uint32_t i = 0; i < name.n; i++)
+		plain &= is_word(name.p[i]);
+	buf_str(b, plain ? S("") : S("\""));
+	buf_str(b, name);
+	buf_str(b, plain ? S("") : S("\""));
+}
+
 static void
 print_at(const struct graph *g, uint32_t id, struct buf *b, unsigned depth)
 {
@@ -489,7 +587,7 @@ print_at(const struct graph *g, uint32_t id, struct buf *b, unsigned depth)
 	if (e->op == EX_CONST) {
 		buf_fmt(b, "%lld", (long long)e->n);
 	} else if (e->op == EX_SYM) {
-		buf_str(b, graph_str(g, g->syms[e->a].name));
+		sym_print(g, e->a, b);
 	} else if (e->op == EX_OPAQUE) {
 		buf_str(b, graph_str(g, e->a));
 	} else if (e->op == EX_VAL) {

@@ -101,6 +101,26 @@ val_dims(const struct graph *g, uint32_t v)
 	return g->ints + g->vals[v].dim;
 }
 
+void
+val_ints(struct graph *g, uint32_t v, const struct sint *n, uint32_t count)
+{
+	uint32_t at = ints_add(g, n, count);
+
+	g->vals[v].data = DATA_INTS;
+	g->vals[v].data_at = at;
+	g->vals[v].ndata = count;
+}
+
+void
+val_floats(struct graph *g, uint32_t v, const double *f, uint32_t count)
+{
+	uint32_t at = floats_add(g, f, count);
+
+	g->vals[v].data = DATA_FLOATS;
+	g->vals[v].data_at = at;
+	g->vals[v].ndata = count;
+}
+
 bool
 graph_is_sized(const struct graph *g, uint32_t v)
 {

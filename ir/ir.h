@@ -137,20 +137,24 @@ enum val_flag {
 	VF_PERSISTENT = 2,         /* BUFFER: in the state dict */
 	VF_LABELS = 4,             /* INPUT that only the loss reads, made by the adapt group */
 	VF_ADAPTER = 8,            /* PARAM that a recipe added (LoRA) */
-	VF_LIST = 16               /* NODE: all results of the node, as one list; only until the pass infer */
+	VF_LIST = 16,              /* NODE: all results of the node, as one list; only until the pass infer */
+	VF_TRANSPOSED = 32         /* PARAM: the value is the parameter with its dims reversed (an exporter folded the transposition) */
 };
+enum data_kind { DATA_NONE, DATA_INTS, DATA_FLOATS };
 #define RANK_UNKNOWN 0xff
 #define MAX_RANK 10
 
 struct val {                       /* a tensor with one definition */
 	uint32_t name;             /* in the graph, interned */
-	uint32_t full;             /* PARAM, BUFFER: name in the state dict, interned */
+	uint32_t full;             /* PARAM, BUFFER: name in the state dict, interned; CONST: the parameter that it was computed from, if known */
 	uint8_t kind, dtype, rank, flags;
 	uint32_t dim;              /* first of rank entries in graph.ints */
 	uint32_t stride;           /* likewise, 0 = contiguous; only PARAM and BUFFER */
 	uint32_t node, out;        /* NODE: who makes it, and as which result */
 	uint32_t tied;             /* PARAM: the earlier parameter whose storage it shares, 0 = none */
 	uint8_t modality;          /* enum modality, by the pass of that name */
+	uint8_t data;              /* enum data_kind: the elements are known, row-major: a slice of graph.ints or graph.floats */
+	uint32_t data_at, ndata;
 };
 
 enum node_flag { NF_NO_GRAD = 1, NF_INPLACE = 2, NF_DEAD = 4, NF_ADDED = 8, NF_INPUT_EMBEDDING = 16, NF_LOSS = 32, NF_MASK = 64 };
@@ -169,6 +173,7 @@ struct node {
 	uint32_t frame;            /* first of nframe entries in graph.frames, outermost first */
 	uint16_t nframe;
 	uint32_t origin;           /* index of the node in the file that it stands for */
+	uint32_t fx, fx_target, fx_args;     /* ONNX: the exporter's FX node that it is part of, its operator and arguments; interned, 0 = not recorded */
 };
 
 struct scope {                     /* one entry of a module stack; id 0 = the root module */
@@ -219,21 +224,35 @@ enum op_id {
 #undef OP
 #undef COMPOSE
 #undef PRIM
+#define ONNX(id, name, schema, weights, rule) OP_##id,
+#include "onnx.def"
+#undef ONNX
 	OP_COUNT
+};
+enum shape_rule {                  /* how the types of an ONNX operator's results follow from its operands (passes/raise/shape*.c) */
+	RULE_none,                 /* not of that dialect */
+#define RULE(name) RULE_##name,
+#include "rule.def"
+#undef RULE
+	RULE_COUNT
 };
 enum cast_class { CAST_NONE, CAST_LOW, CAST_FP32, CAST_FP32_OUT, CAST_PROMOTE };
 
 struct op {
 	const char *name;          /* aten's, without overload */
-	const char *schema;        /* arguments in order, "name" or "name=default" */
+	const char *schema;        /* arguments in order, "name" or "name=default"; ONNX: operands, then "; " and attributes; "name..." takes the rest */
 	const char *forward;       /* allocations, see passes/lower/code.c; NULL: composed of others */
 	const char *backward;      /* gradient formulas; NULL: no gradient */
 	uint8_t cast;              /* enum cast_class */
 	bool prim;                 /* no operator on tensors: a number, list or branch of the program, gone after the pass infer */
+	uint8_t rule;              /* enum shape_rule; not none: a row of onnx.def, which nothing lowers */
+	const char *weights;       /* ONNX: operands that are parameters if the file stores them, separated by blanks */
 };
 
+#define MAX_SCHEMA 32
 struct arg_name {                  /* one argument of a schema */
-	struct str name, dflt;     /* default as text, empty = required */
+	struct str name, spellings, dflt;     /* a|b: the first names it; default as text, empty = required */
+	bool attribute, rest;      /* ONNX: behind the semicolon; takes all operands that are left */
 };
 
 /* ---- recipe ------------------------------------------------------------------------------------ */
@@ -402,6 +421,7 @@ uint32_t op_args(unsigned op, struct arg_name *names, uint32_t cap);
 uint32_t op_narg(unsigned op);
 bool op_is_variadic(unsigned op);
 int op_arg_index(unsigned op, struct str name);                   /* -1 = no such argument */
+bool op_is_onnx(unsigned op);
 
 /* ---- size.c: arithmetic that cannot overflow in silence --------------------------------------------- */
 
@@ -447,13 +467,24 @@ uint32_t expr_val(struct graph *, uint32_t val);
 void expr_bind(struct graph *);                                            /* after symbols got values: evaluate every expression */
 bool expr_eval(const struct graph *, uint32_t expr, int64_t *out);         /* false: an unbound symbol, or overflow */
 bool expr_parse(struct graph *, struct str text, uint32_t *out);           /* sympy srepr or infix; see expr.c */
+bool expr_parse_known(struct graph *, struct str text, uint32_t *out);     /* the same, of symbols that there are; false: *out is untouched */
 bool expr_is_open(const struct graph *, uint32_t expr);                    /* a symbol in it is open */
 void expr_print(const struct graph *, uint32_t expr, struct buf *);
+void sym_print(const struct graph *, uint32_t sym, struct buf *);
 bool sint_eval(const struct graph *, struct sint, int64_t *out);
+uint32_t expr_intern(struct graph *, enum expr_op, uint32_t a, uint32_t b);        /* as it is written */
 struct sint sint_of_expr(const struct graph *, uint32_t expr);
+struct sint sint_op2(struct graph *, enum expr_op, struct sint a, struct sint b);
 uint32_t sint_expr(struct graph *, struct sint);
 uint32_t sym_find(const struct graph *, struct str name);                  /* 0 = none */
 uint32_t sym_add(struct graph *, struct str name);
+
+/* ---- poly.c: sums of products have one spelling; 0 = too long, or not of that kind --------------------------- */
+
+uint32_t poly_sum(struct graph *, uint32_t a, uint32_t b);
+uint32_t poly_product(struct graph *, uint32_t a, uint32_t b);
+uint32_t poly_quotient(struct graph *, uint32_t a, uint32_t b);            /* rounded down */
+bool poly_at_least(struct graph *, uint32_t a, uint32_t b);                /* a >= b whatever the symbols are */
 
 /* ---- graph.c ------------------------------------------------------------------------------------------- */
 
@@ -484,6 +515,8 @@ void graph_note(struct graph *, const char *fmt, ...) __attribute__((format(prin
 void graph_input(struct graph *, uint32_t val);
 void graph_output(struct graph *, uint32_t val);
 void graph_splice(struct graph *, uint32_t first, const uint32_t *behind);       /* nodes from first on move behind those nodes; 0 = to the front */
+void val_ints(struct graph *, uint32_t val, const struct sint *, uint32_t n);      /* what its elements are */
+void val_floats(struct graph *, uint32_t val, const double *, uint32_t n);
 void graph_compact(struct graph *);                               /* drop dead nodes, keep the order */
 bool graph_is_sized(const struct graph *, uint32_t val);
 bool arg_is_tensor(const struct arg *);

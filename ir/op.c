@@ -2,14 +2,17 @@
 #include "ir.h"
 
 static const struct op table[OP_COUNT] = {
-	[OP_NONE] = {"?", "", NULL, NULL, CAST_NONE, false},
-#define OP(id, name, schema, cast, forward, backward) [OP_##id] = {name, schema, forward, backward, cast, false},
-#define COMPOSE(id, name, schema, cast) [OP_##id] = {name, schema, NULL, NULL, cast, false},
-#define PRIM(id, name, schema) [OP_##id] = {name, schema, NULL, NULL, CAST_NONE, true},
+	[OP_NONE] = {.name = "?", .schema = ""},
+#define OP(id, name, schema, cast, forward, backward) [OP_##id] = {name, schema, forward, backward, cast, false, RULE_none, NULL},
+#define COMPOSE(id, name, schema, cast) [OP_##id] = {name, schema, NULL, NULL, cast, false, RULE_none, NULL},
+#define PRIM(id, name, schema) [OP_##id] = {name, schema, NULL, NULL, CAST_NONE, true, RULE_none, NULL},
 #include "op.def"
 #undef OP
 #undef COMPOSE
 #undef PRIM
+#define ONNX(id, name, schema, weights, rule) [OP_##id] = {name, schema, NULL, NULL, CAST_NONE, false, RULE_##rule, weights},
+#include "onnx.def"
+#undef ONNX
 };
 
 static const struct {
@@ -65,46 +68,72 @@ op_by_name(struct str name, bool *inplace)
 	return op ? op : find(base);
 }
 
+/* The next argument of a schema; a semicolon in front of it begins the attributes. */
+static bool
+next_arg(struct str *rest, struct arg_name *a, bool *attributes)
+{
+	struct str arg = str_trim(*rest), others;
+	uint32_t n = 0;
+	int64_t eq;
+
+	if (arg.n && arg.p[0] == ';') {
+		*attributes = true;
+		arg = str_trim(str_sub(arg, 1, arg.n));
+	}
+	while (n < arg.n && arg.p[n] != ',' && arg.p[n] != ';')
+		n++;
+	*rest = str_sub(arg, n + (n < arg.n && arg.p[n] == ','), arg.n);
+	arg = str_trim(str_sub(arg, 0, n));
+	eq = str_find(arg, '=');
+	a->spellings = eq < 0 ? arg : str_sub(arg, 0, (uint32_t)eq);
+	a->dflt = eq < 0 ? S("") : str_sub(arg, (uint32_t)eq + 1, arg.n);
+	a->attribute = *attributes;
+	a->rest = str_ends(a->spellings, S("..."));
+	a->spellings.n -= a->rest ? 3 : 0;
+	others = a->spellings;
+	str_cut(&others, '|', &a->name);
+	return arg.n > 0;
+}
+
 uint32_t
 op_args(unsigned op, struct arg_name *names, uint32_t cap)
 {
-	struct str rest = str_of(op_info(op)->schema), item;
+	struct str rest = str_of(op_info(op)->schema);
+	bool attributes = false;
 	uint32_t n = 0;
 
-	while (n < cap && rest.n && str_cut(&rest, ',', &item)) {
-		struct str arg = str_trim(item), spellings;
-		int64_t eq = str_find(arg, '=');
-
-		spellings = eq < 0 ? arg : str_sub(arg, 0, (uint32_t)eq);
-		str_cut(&spellings, '|', &names[n].name);
-		names[n].dflt = eq < 0 ? S("") : str_sub(arg, (uint32_t)eq + 1, arg.n);
+	while (n < cap && next_arg(&rest, &names[n], &attributes))
 		n++;
-	}
 	return n;
 }
 
 uint32_t
 op_narg(unsigned op)
 {
-	struct arg_name names[32];
+	struct arg_name names[MAX_SCHEMA];
 
-	return op_args(op, names, 32);
+	return op_args(op, names, MAX_SCHEMA);
 }
 
 int
 op_arg_index(unsigned op, struct str name)
 {
-	struct str rest = str_of(op_info(op)->schema), item, names, one;
+	struct str rest = str_of(op_info(op)->schema);
+	struct str spellings, one;
+	struct arg_name a;
+	bool attributes = false;
 
-	for (int i = 0; rest.n && str_cut(&rest, ',', &item); i++) {
-		struct str arg = str_trim(item);
-
-		str_cut(&arg, '=', &names);
-		while (names.n && str_cut(&names, '|', &one))
+	for (int i = 0; next_arg(&rest, &a, &attributes); i++)
+		for (spellings = a.spellings; spellings.n && str_cut(&spellings, '|', &one);)
 			if (str_eq(one, name))
 				return i;
-	}
 	return -1;
+}
+
+bool
+op_is_onnx(unsigned op)
+{
+	return op_info(op)->rule != RULE_none;
 }
 
 /* The ends of regions take as many values as the region hands on. */

@@ -5,10 +5,12 @@
  *     sym batch 2..
  *     input %ids : int64[batch, 8]
  *     param %w "embed.weight" : fp32[16, 4] trainable
+ *     const %axes : int64[2]{1, -1}
  *     %y : fp32[batch, 8, 4] = embedding(weight=%w, indices=%ids) @"embed":"Embedding" !12 "x = self.embed(ids)"
  *     output %y
  *
- * Arguments carry the schema's names; absent ones are not printed. @ is the module stack, ! a stack frame.
+ * Arguments carry the schema's names; absent ones are not printed. Braces hold elements that are known. @ is the module stack, ! a stack
+ * frame, fx what an ONNX exporter says of the node that it took apart.
  */
 #include "ir.h"
 
@@ -66,6 +68,22 @@ integer(const struct graph *g, struct buf *b, struct sint s)
 }
 
 static void
+elements(const struct graph *g, struct buf *b, const struct val *x)
+{
+	if (x->data == DATA_NONE)
+		return;
+	buf_str(b, S("{"));
+	for (uint32_t i = 0; i < x->ndata; i++) {
+		buf_str(b, i ? S(", ") : S(""));
+		if (x->data == DATA_INTS)
+			integer(g, b, g->ints[x->data_at + i]);
+		else
+			buf_fmt(b, "float(%.17g)", g->floats[x->data_at + i]);
+	}
+	buf_str(b, S("}"));
+}
+
+static void
 type(const struct graph *g, struct buf *b, uint32_t v)
 {
 	const struct val *x = &g->vals[v];
@@ -83,6 +101,7 @@ type(const struct graph *g, struct buf *b, uint32_t v)
 		integer(g, b, val_dims(g, v)[i]);
 	}
 	buf_str(b, S("]"));
+	elements(g, b, x);
 }
 
 static void
@@ -150,8 +169,8 @@ static void
 node(const struct graph *g, struct buf *b, uint32_t n)
 {
 	const struct node *x = &g->nodes[n];
-	struct arg_name names[32];
-	uint32_t nname = op_args(x->op, names, 32);
+	struct arg_name names[MAX_SCHEMA];
+	uint32_t nname = op_args(x->op, names, MAX_SCHEMA);
 	bool first = true;
 
 	for (uint32_t k = 0; k < x->nout; k++) {
@@ -167,7 +186,7 @@ node(const struct graph *g, struct buf *b, uint32_t n)
 		quoted(b, graph_str(g, x->target));
 	buf_str(b, x->flags & NF_INPLACE ? S("_(") : S("("));
 	for (uint32_t k = 0; k < x->narg; k++) {
-		if (node_args(g, n)[k].kind == ARG_NONE && !op_is_variadic(x->op))
+		if (node_args(g, n)[k].kind == ARG_NONE && x->op && !op_is_variadic(x->op))
 			continue;
 		buf_str(b, first ? S("") : S(", "));
 		first = false;
@@ -184,6 +203,14 @@ node(const struct graph *g, struct buf *b, uint32_t n)
 	}
 	if (x->flags & NF_NO_GRAD)
 		buf_str(b, S(" no_grad"));
+	if (x->fx) {
+		buf_str(b, S(" fx "));
+		quoted(b, graph_str(g, x->fx));
+		buf_str(b, S(" "));
+		quoted(b, graph_str(g, x->fx_target));
+		buf_str(b, S(" "));
+		quoted(b, graph_str(g, x->fx_args));
+	}
 	if (x->scope) {
 		buf_str(b, S(" @"));
 		scopes(g, b, x->scope);
@@ -216,6 +243,8 @@ definition(const struct graph *g, struct buf *b, uint32_t v)
 		buf_str(b, S(" tied "));
 		value(g, b, x->tied);
 	}
+	if (x->flags & VF_TRANSPOSED)
+		buf_str(b, S(" transposed"));
 	buf_str(b, S("\n"));
 }
 
@@ -224,13 +253,20 @@ graph_print(const struct graph *g, struct buf *b)
 {
 	buf_str(b, S("memcrest-ir 1\n"));
 	for (uint32_t i = 1; i < g->nsym; i++) {
-		buf_fmt(b, "sym %.*s %lld..", SFMT(graph_str(g, g->syms[i].name)), (long long)g->syms[i].min);
+		buf_str(b, S("sym "));
+		sym_print(g, i, b);
+		buf_fmt(b, " %lld..", (long long)g->syms[i].min);
 		if (g->syms[i].max >= 0)
 			buf_fmt(b, "%lld", (long long)g->syms[i].max);
 		if (g->syms[i].example)
 			buf_fmt(b, " ~ %lld", (long long)g->syms[i].example);
 		if (g->syms[i].value >= 0)
 			buf_fmt(b, " = %lld", (long long)g->syms[i].value);
+		buf_str(b, S("\n"));
+	}
+	for (uint32_t i = 0; i < g->nnote; i++) {
+		buf_str(b, S("note "));
+		quoted(b, g->notes[i]);
 		buf_str(b, S("\n"));
 	}
 	for (uint32_t v = 1; v < g->nval; v++)

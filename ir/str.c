@@ -102,10 +102,12 @@ str_int(struct str s, int64_t *out)
 	if (!s.n)
 		return false;
 	for (uint32_t i = 0; i < s.n; i++) {
-		if (s.p[i] < '0' || s.p[i] > '9' || !mul_i64(v, 10, &v) || !add_i64(v, s.p[i] - '0', &v))
+		int64_t digit = s.p[i] - '0';
+
+		if (digit < 0 || digit > 9 || !mul_i64(v, 10, &v) || !add_i64(v, minus ? -digit : digit, &v))
 			return false;
 	}
-	*out = minus ? -v : v;
+	*out = v;
 	return true;
 }
 
@@ -187,11 +189,20 @@ struct strtab {
 static uint64_t
 hash_of(uint64_t seed, struct str s)
 {
-	uint64_t h = seed ^ s.n;
+	uint64_t h = seed ^ s.n, word;
+	uint32_t i = 0;
 
-	for (uint32_t i = 0; i < s.n; i++)
-		h = (h ^ (unsigned char)s.p[i]) * 0x100000001b3u;
-	return h ^ (h >> 29);
+	for (; i + 8 <= s.n; i += 8) {
+		memcpy(&word, s.p + i, 8);
+		h = (h ^ word) * 0x9e3779b97f4a7c15u;
+		h ^= h >> 32;
+	}
+	word = 0;
+	if (i < s.n)
+		memcpy(&word, s.p + i, s.n - i);
+	h = (h ^ word) * 0x9e3779b97f4a7c15u;
+	h = (h ^ h >> 32) * 0xd6e8feb86659fd93u;   /* tables take the low bits, which must depend on all */
+	return h ^ h >> 32;
 }
 
 struct strtab *
@@ -253,11 +264,12 @@ uint32_t
 strtab_id(struct strtab *t, struct str s)
 {
 	uint64_t h = hash_of(t->seed, s);
-	uint32_t *slot, old = strtab_find(t, s);
+	uint32_t *slot = find_slot(t, s, h), old = *slot ? t->first + *slot : strtab_find(t->base, s);
 
-	if (old || !s.n)
+	if (!s.n)
+		return 0;
+	if (old)
 		return old;
-	slot = find_slot(t, s, h);
 	if (t->n == t->cap) {
 		grow_table(t);
 		slot = find_slot(t, s, h);

@@ -66,6 +66,8 @@ graph_verify(struct graph *g, const char *after)
 		made[v] = x->kind != VAL_NODE && x->kind != VAL_NONE;
 		if (x->rank != RANK_UNKNOWN && (x->rank > MAX_RANK || (uint64_t)x->dim + x->rank > g->nint))
 			return bad(g, after, "dims out of range", 0);
+		if (x->data != DATA_NONE && (uint64_t)x->data_at + x->ndata > (x->data == DATA_INTS ? g->nint : g->nfloat))
+			return bad(g, after, "elements out of range", 0);
 	}
 	for (uint32_t n = 1; n < g->nnode; n++)
 		if (!(g->nodes[n].flags & NF_DEAD) && !check_node(g, after, n, made))

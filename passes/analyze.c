@@ -13,6 +13,15 @@ struct work {
 	bool brief;
 };
 
+/* Operators that have no row, or that nothing has turned into one that can be lowered. */
+static bool
+is_unknown(const struct analysis *a, uint32_t n)
+{
+	unsigned op = a->g->nodes[n].op;
+
+	return op == OP_NONE || (a->sched && op_is_onnx(op));
+}
+
 static void
 count_nodes(struct analysis *a, struct report *r)
 {
@@ -23,7 +32,7 @@ count_nodes(struct analysis *a, struct report *r)
 		struct str name = graph_str(a->g, a->g->nodes[n].target);
 		uint32_t i = 0;
 
-		if (a->g->nodes[n].op != OP_NONE)
+		if (!is_unknown(a, n))
 			continue;
 		while (i < r->nunknown && !str_eq(r->unknown[i].name, name))
 			i++;
@@ -32,7 +41,7 @@ count_nodes(struct analysis *a, struct report *r)
 			r->unknown[r->nunknown++] = (struct op_count){name, 0};
 		}
 		r->unknown[i].count++;
-		r->modelled_nodes--;
+		r->modelled_nodes -= r->modelled_nodes > 0;
 	}
 }
 
@@ -136,6 +145,7 @@ analyze(void *arg)
 		return false;
 	if (!passes_run(a, w->when))
 		return false;
+	count_nodes(a, r);
 	if (w->when == TRAIN)
 		report_gaps(a, r);
 	finish(a, r);

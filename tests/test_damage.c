@@ -47,6 +47,10 @@ cut_files_are_refused(void **state)
 	cut("fixtures/models/llava_tiny.train.pt", 5003);
 	cut("fixtures/models/gpt2.train.pt", 20011);
 	cut("fixtures/models/llava_7b.train.bf16.stack.pt2", 300007);
+	cut("fixtures/models/toy_control.scripted.legacy.onnx", 97);
+	cut("fixtures/models/torch1_fn.onnx", 397);
+	cut("fixtures/models/llama_tiny.train.opset23.onnx", 2503);
+	cut("fixtures/models/llava_tiny.train.onnx", 20011);
 }
 
 static void
@@ -82,6 +86,17 @@ flipped_bytes_do_no_harm(void **state)
 		p[i] = (char)(p[i] ^ (1 << i % 8));
 	}
 	free(p);
+	for (unsigned k = 0; k < 3; k++) {
+		static const char *const paths[] = {"fixtures/models/toy_control.scripted.legacy.onnx", "fixtures/models/torch1_misc_tr.onnx", "fixtures/models/torch1_fn.onnx"};
+
+		p = test_read(paths[k], &n);
+		for (size_t i = 0; i < n; i += 13) {
+			p[i] = (char)(p[i] ^ (1 << i % 8));
+			analyse_anyway(p, n);
+			p[i] = (char)(p[i] ^ (1 << i % 8));
+		}
+		free(p);
+	}
 	p = test_read("fixtures/ir/mixed.ir", &n);
 	for (size_t i = 0; i < n; i++) {
 		char kept = p[i];

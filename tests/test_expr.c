@@ -75,6 +75,58 @@ equal_expressions_are_one(void **state)
 	test_ctx_free(c);
 }
 
+/* Different ways to the same size are one expression. */
+static void
+sums_and_products_have_one_spelling(void **state)
+{
+	static const struct {
+		const char *a, *b;
+	} same[] = {
+		{"2*(s + 1) - s - 2", "s"}, {"s*t*64", "64*t*s"}, {"(s*t*64)//(t*64)", "s"}, {"(s + t)*(s - t)", "s*s - t*t"}, {"(2*s + 1)//2", "s"}, {"(4*s + 6*t)//2", "2*s + 3*t"},
+		{"Min(s, s + 1)", "s"}, {"Max(s, s + 1)", "s + 1"}, {"Min(1, s + 1)", "1"}, {"s - s", "0"}, {"(s + 1)//(s + 1)", "1"}, {"0*s", "0"}, {"Max(s, t) - Max(s, t) + 1", "1"},
+	};
+	static const struct {
+		const char *a, *b;
+	} different[] = {{"Min(s, t)", "s"}, {"(s + 1)//2", "s"}, {"s//t", "s"}, {"Min(s, 2)", "2"}, {"s*s", "s"}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof same / sizeof same[0] + sizeof different / sizeof different[0]; i++) {
+		bool equal = i < sizeof same / sizeof same[0];
+		size_t k = equal ? i : i - sizeof same / sizeof same[0];
+		struct ctx *c = test_ctx();
+		struct graph *g = graph_new(c);
+		uint32_t a, b;
+
+		expr_parse(g, str_of(equal ? same[k].a : different[k].a), &a);
+		expr_parse(g, str_of(equal ? same[k].b : different[k].b), &b);
+		if ((a == b) != equal)
+			fail_msg("%s and %s", equal ? same[k].a : different[k].a, equal ? same[k].b : different[k].b);
+		test_ctx_free(c);
+	}
+}
+
+static void
+odd_names_are_quoted(void **state)
+{
+	struct ctx *c = test_ctx();
+	struct graph *g = graph_new(c);
+	struct buf b = {0};
+	uint32_t e, f;
+
+	(void)state;
+	e = expr_op2(g, EX_ADD, expr_sym(g, sym_add(g, S("Add/out 0"))), expr_const(g, 1));
+	expr_print(g, e, &b);
+	assert_int_equal(b.n, strlen("(\"Add/out 0\" + 1)"));
+	assert_memory_equal(b.p, "(\"Add/out 0\" + 1)", b.n);
+	assert_true(expr_parse(g, (struct str){b.p, (uint32_t)b.n}, &f));
+	assert_int_equal(e, f);
+	assert_true(expr_parse_known(g, S("\"Add/out 0\" + 1"), &f));
+	assert_false(expr_parse_known(g, S("nobody + 1"), &f));
+	assert_int_equal(sym_find(g, S("nobody")), 0);
+	free(b.p);
+	test_ctx_free(c);
+}
+
 static void
 overflow_is_unknown(void **state)
 {
@@ -114,7 +166,7 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(parses_prints_evaluates), cmocka_unit_test(equal_expressions_are_one), cmocka_unit_test(overflow_is_unknown),
+		cmocka_unit_test(parses_prints_evaluates), cmocka_unit_test(equal_expressions_are_one), cmocka_unit_test(sums_and_products_have_one_spelling), cmocka_unit_test(odd_names_are_quoted), cmocka_unit_test(overflow_is_unknown),
 		cmocka_unit_test(sharing_does_not_explode),
 	};
 

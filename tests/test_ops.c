@@ -11,7 +11,7 @@ every_row_compiles(void **state)
 	(void)state;
 	for (unsigned op = 1; op < OP_COUNT; op++) {
 		struct ctx *c = test_ctx();
-		const char *why = op_code_check(c->a, op);
+		const char *why = op_is_onnx(op) ? NULL : op_code_check(c->a, op);
 
 		if (why)
 			fail_msg("%s: %s", op_info(op)->name, why);
@@ -28,7 +28,7 @@ every_kernel_is_known(void **state)
 	for (unsigned op = 1; op < OP_COUNT; op++) {
 		struct ctx *c = test_ctx();
 		struct sim s = {.c = c, .code = NEW(c->a, struct op_code, OP_COUNT)};
-		const struct op_code *code = op_code(&s, op);
+		const struct op_code *code = op_code(&s, op_is_onnx(op) ? OP_NONE : op);
 
 		for (unsigned i = 0; i < code->ninsn; i++)
 			if (code->insn[i].kernel && !strstr(known, str_fmt(c->a, " %s ", code->insn[i].kernel).p))

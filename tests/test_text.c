@@ -37,6 +37,7 @@ numbers(void **state)
 		int64_t n;
 	} cases[] = {
 		{"0", true, 0}, {"42", true, 42}, {"-7", true, -7}, {"9223372036854775807", true, INT64_MAX}, {"9223372036854775808", false, 0},
+		{"-9223372036854775808", true, INT64_MIN}, {"-9223372036854775809", false, 0},
 		{"", false, 0}, {"-", false, 0}, {"1x", false, 0}, {" 1", false, 0},
 	};
 	static const struct {

@@ -60,6 +60,51 @@ has_hint(struct str name, enum hint kind)
 	return false;
 }
 
+/* ---- what an operator shows ----------------------------------------------------------------------------------- */
+
+enum evidence { LOOKUP, CONVOLUTION, PROJECTION };
+
+/* The weight behind what only renames, casts or transposes it. */
+static uint32_t
+stored(const struct graph *g, uint32_t v)
+{
+	for (unsigned i = 0; i < 4 && g->vals[v].kind == VAL_NODE; i++) {
+		uint32_t n = g->vals[v].node;
+		unsigned op = g->nodes[n].op;
+
+		if ((op != OP_ONNX_TRANSPOSE && op != OP_ONNX_CAST && op != OP_ONNX_IDENTITY) || node_args(g, n)->kind != ARG_VAL)
+			return 0;
+		v = node_args(g, n)->u.val;
+	}
+	return v;
+}
+
+/* The weight that the node uses in that way, 0 = it does not. ONNX's operators are of that kind only with one of the model's. */
+static uint32_t
+weight_of(const struct graph *g, uint32_t n, enum evidence kind)
+{
+	static const struct {
+		uint16_t op;
+		uint8_t kind;
+		const char *weight;
+	} table[] = {
+		{OP_EMBEDDING, LOOKUP, "weight"}, {OP_ONNX_GATHER, LOOKUP, "data"},
+		{OP_CONV, CONVOLUTION, "weight"}, {OP_CONVOLUTION, CONVOLUTION, "weight"}, {OP_ONNX_CONV, CONVOLUTION, "W"},
+		{OP_LINEAR, PROJECTION, "weight"}, {OP_ONNX_MATMUL, PROJECTION, "B"}, {OP_ONNX_GEMM, PROJECTION, "B"},
+	};
+	const struct arg *a;
+
+	for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+		if (table[i].op != g->nodes[n].op || table[i].kind != kind)
+			continue;
+		a = node_arg(g, n, table[i].weight);
+		if (a->kind != ARG_VAL)
+			return 0;
+		return !op_is_onnx(table[i].op) || g->vals[stored(g, a->u.val)].kind == VAL_PARAM ? a->u.val : 0;
+	}
+	return 0;
+}
+
 /* ---- sources ------------------------------------------------------------------------------------------------ */
 
 static bool
@@ -92,8 +137,8 @@ float_source(const struct modality_pass *m, uint32_t input)
 
 		for (struct operands it = operands_of(g, n); operand_next(&it);)
 			hit |= reach[it.val];
-		if (hit && (g->nodes[n].op == OP_CONV || g->nodes[n].op == OP_CONVOLUTION) && node_arg(g, n, "weight")->kind == ARG_VAL)
-			rank = g->vals[node_arg(g, n, "weight")->u.val].rank;
+		if (hit && weight_of(g, n, CONVOLUTION))
+			rank = g->vals[weight_of(g, n, CONVOLUTION)].rank;
 		for (uint32_t k = 0; hit && k < g->nodes[n].nout; k++)
 			reach[node_outs(g, n)[k]] = true;
 	}
@@ -126,7 +171,7 @@ flow_forward(struct modality_pass *m)
 		ids[g->inputs[i]] = true;
 	for (uint32_t n = 1; n < g->nnode; n++) {
 		bool whole = from_whole_input(m, ids, n);
-		uint8_t mask = whole && g->nodes[n].op == OP_EMBEDDING ? SRC_LANGUAGE : 0;
+		uint8_t mask = whole && weight_of(g, n, LOOKUP) ? SRC_LANGUAGE : 0;
 
 		for (struct operands it = operands_of(g, n); operand_next(&it);)
 			mask |= m->mask[it.val];
@@ -286,7 +331,7 @@ connects(const struct modality_pass *m, const struct tower *t, uint32_t n)
 
 	if (n <= t->last || !m->meets[out])
 		return false;
-	return has_hint(path, HINT_PROJECTOR) || (m->g->nodes[n].op == OP_LINEAR && last_dim(m->g, out) != t->width);
+	return has_hint(path, HINT_PROJECTOR) || (weight_of(m->g, n, PROJECTION) && last_dim(m->g, out) != t->width);
 }
 
 static uint8_t

@@ -221,7 +221,7 @@ run_node(struct sim *s, uint32_t n)
 	s->node = n;
 	if (x->flags & NF_NO_GRAD)
 		s->grad_on = false;
-	if (!x->op || operand_is_unsized(s, n) || size_is_unknown(s->g, n) || !run_known(s, n))
+	if (!x->op || op_is_onnx(x->op) || operand_is_unsized(s, n) || size_is_unknown(s->g, n) || !run_known(s, n))
 		run_unknown(s, n);
 	bind_results(s, n);
 	temps_release(s, mark);

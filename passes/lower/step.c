@@ -220,6 +220,7 @@ count_coverage(struct step *x)
 {
 	const struct graph *g = x->s->g;
 
+	x->a->sized = x->a->unsized = x->a->first_unsized = 0;   /* what the sizes pass said of the file's own operators */
 	for (uint32_t v = 1; v < g->nval; v++)
 		if (g->vals[v].kind != VAL_NODE && g->vals[v].kind != VAL_NONE)
 			count_value(x, v);

@@ -1,0 +1,468 @@
+/*
+ * ONNX files: which stored tensors are parameters, which are buffers, which are neither, and what they are called in the model.
+ *
+ * The dynamo exporter lists all parameters and buffers in a text, the signature; a stored tensor is one of them by its own name, or because it was
+ * folded from exactly one of them (a Linear's weight, transposed). One that is not stored is another name of a tied one if the module that it
+ * belongs to reads a stored one in its stead.
+ *
+ * Without a signature names and uses decide: dotted names are the model's own; what the exporter made itself (onnx::MatMul_359, val_26) is a
+ * parameter if it stands where an operator has its weights, and is called after the module that reads it.
+ */
+#include "onnx.h"
+
+#include <string.h>
+
+/* ---- the signature ------------------------------------------------------------------------------------------------ */
+
+/* p_fc_weight: PARAMETER target='fc.weight'
+ * b_rope_inv_freq: BUFFER target='rope.inv_freq' persistent=False */
+static bool
+read_line(struct onnx *l, struct str line)
+{
+	struct str alias, head, rest = line, target = S("");
+	struct spec spec = {0};
+
+	if (!str_cut(&rest, ' ', &alias) || !str_ends(alias, S(":")) || !rest.p)
+		return true;
+	str_cut(&rest, ' ', &head);
+	spec.buffer = str_eq(head, S("BUFFER"));
+	if ((!spec.buffer && !str_eq(head, S("PARAMETER"))) || !rest.p)
+		return true;
+	spec.persistent = !memmem(rest.p, rest.n, "persistent=False", 16);
+	if (!str_starts(rest, S("target=")) || !onnx_next_item(&rest, &target) || !target.n)
+		return true;
+	if (strtab_find(l->targets, target))
+		return true;
+	spec.full = graph_name(l->g, target);
+	spec.alias = str_sub(alias, 0, alias.n - 1);
+	spec.val = val_new(l->g, VAL_NONE, target);    /* so that parameters are in the model's order */
+	strtab_id(l->targets, target);
+	ROOM(l->c->a, l->spec, l->nspec, l->spec_cap, 1);
+	l->spec[l->nspec++] = spec;
+	return l->nspec < l->c->lim.values || diag(l->c, DIAG_TOO_MANY, "parameters", (unsigned long long)l->nspec, (unsigned long long)l->c->lim.values);
+}
+
+bool
+onnx_read_signature(struct onnx *l)
+{
+	const Onnx__Graph *g = l->m->graph;
+	struct str rest = onnx_property(g->metadata_props, g->n_metadata_props, "pkg.torch.export.ExportedProgram.graph_signature"), line;
+
+	l->targets = strtab_new(l->c->a);
+	ROOM(l->c->a, l->spec, 0, l->spec_cap, 1);
+	l->nspec = 1;
+	while (rest.n && str_cut(&rest, '\n', &line)) {
+		if (str_starts(line, S("# outputs")))
+			break;
+		if (!read_line(l, str_trim(line)))
+			return false;
+	}
+	return true;
+}
+
+static struct spec *
+spec_of(const struct onnx *l, struct str name)
+{
+	uint32_t id = strtab_find(l->targets, name);
+
+	return id ? &l->spec[id] : NULL;
+}
+
+/* ---- stored tensors -------------------------------------------------------------------------------------------------- */
+
+static struct str
+info_property(struct onnx *l, const char *name, const char *key)
+{
+	const struct binding *b = onnx_binding(l, name);
+
+	return b->info && b->info_frame == l->frame ? onnx_property(b->info->metadata_props, b->info->n_metadata_props, key) : S("");
+}
+
+/* The one parameter or buffer that the tensor was computed from; alone = from nothing else. NULL = none, or several. */
+static struct spec *
+folded_from(struct onnx *l, const char *name, bool *alone)
+{
+	struct str list = info_property(l, name, "pkg.onnxscript.optimizer.folded_from"), item;
+	struct spec *found = NULL;
+	unsigned specs = 0, items = 0;
+
+	while (onnx_next_item(&list, &item)) {
+		struct spec *s = spec_of(l, item);
+
+		items++;
+		if (s && (!found || !s->buffer)) {
+			specs += !(found && found->buffer && !s->buffer);
+			found = s;
+		} else if (s) {
+			specs += !s->buffer;
+		}
+	}
+	*alone = items == 1;
+	return specs == 1 ? found : NULL;
+}
+
+static void
+take_spec(struct onnx *l, uint32_t v, const struct spec *s)
+{
+	struct val *x = &l->g->vals[v];
+
+	x->full = s->full;
+	x->kind = s->buffer || !dtype_is_float(x->dtype) ? VAL_BUFFER : VAL_PARAM;
+	x->data = x->kind == VAL_PARAM ? DATA_NONE : x->data;    /* training changes it */
+	x->flags = x->kind == VAL_PARAM ? VF_TRAINABLE : s->persistent ? VF_PERSISTENT : 0;
+}
+
+/* A stored tensor takes the place that the signature gave it; others get a new one. */
+static bool
+define_stored(struct onnx *l, const char *name, const Onnx__Tensor *t)
+{
+	bool alone = true;
+	struct spec *s = l->depth ? NULL : spec_of(l, onnx_str(name));
+	uint32_t v;
+
+	if (!s && !l->depth)
+		s = folded_from(l, name, &alone);
+	if (s && alone && l->g->vals[s->val].kind == VAL_NONE) {
+		v = s->val;
+		l->g->vals[v].kind = VAL_CONST;
+		l->g->vals[v].name = graph_name(l->g, onnx_str(name));
+		++*onnx_slot(l, &l->taken, &l->taken_cap, l->g->vals[v].name);
+		if (!onnx_bind(l, name, v) || !onnx_tensor(l, v, t))
+			return false;
+		take_spec(l, v, s);
+		return true;
+	}
+	if (!onnx_define(l, VAL_CONST, name, &v) || !onnx_tensor(l, v, t))
+		return false;
+	*onnx_slot(l, &l->stored, &l->stored_cap, v) = 1;
+	if (s)
+		l->g->vals[v].full = s->full;
+	return true;
+}
+
+static bool
+sparse(struct onnx *l, const Onnx__SparseTensor *s)
+{
+	Onnx__Tensor t = ONNX__TENSOR__INIT;
+
+	if (!s->values)
+		return true;
+	t.name = s->values->name;
+	t.data_type = s->values->data_type;
+	t.dims = s->dims;
+	t.n_dims = s->n_dims;
+	return define_stored(l, t.name, &t);
+}
+
+bool
+onnx_initializers(struct onnx *l, const Onnx__Graph *g)
+{
+	for (size_t i = 0; i < g->n_initializer; i++)
+		if (!define_stored(l, g->initializer[i]->name, g->initializer[i]))
+			return false;
+	for (size_t i = 0; i < g->n_sparse_initializer; i++)
+		if (!sparse(l, g->sparse_initializer[i]))
+			return false;
+	return true;
+}
+
+bool
+onnx_is_stored(const struct onnx *l, const char *name)
+{
+	uint32_t id = strtab_find(l->names, onnx_str(name)), v = id && id < l->bind_cap && l->bind[id].frame == l->frame ? l->bind[id].val : 0;
+
+	return v && (l->g->vals[v].kind == VAL_CONST || l->g->vals[v].kind == VAL_PARAM || l->g->vals[v].kind == VAL_BUFFER);
+}
+
+/* ---- uses --------------------------------------------------------------------------------------------------------------- */
+
+struct use {
+	uint32_t node;             /* 0 = none */
+	uint8_t weight;            /* number among the operator's weights + 1, 0 = it is read as something else */
+	bool product;              /* second factor of a matrix product */
+	bool statistics;           /* of a BatchNormalization */
+};
+
+/* "W B": the place of an operand's name in it + 1. */
+static uint8_t
+weight_number(unsigned op, struct str operand)
+{
+	struct str rest = str_of(op_info(op)->weights), name;
+	uint8_t i = 0;
+
+	while (rest.n && str_cut(&rest, ' ', &name)) {
+		i++;
+		if (str_eq(name, operand))
+			return i;
+	}
+	return 0;
+}
+
+static void
+note_use(struct onnx *l, struct use *u, uint32_t n, const struct arg_name *operand, unsigned at)
+{
+	unsigned op = l->g->nodes[n].op;
+	struct use now = {.node = n, .weight = weight_number(op, operand->name)};
+
+	now.product = op == OP_ONNX_MATMUL && at == 1;
+	now.statistics = op == OP_ONNX_BATCH_NORM && at >= 3;
+	if (!u->node || (now.weight && !u->weight))
+		*u = now;
+}
+
+/* How each stored tensor is used; what only renames or casts it passes its own use on. */
+static struct use *
+find_uses(struct onnx *l)
+{
+	struct graph *g = l->g;
+	struct use *uses = NEW(l->c->a, struct use, g->nval);
+
+	for (uint32_t n = g->nnode; n-- > 1;) {
+		struct arg_name names[MAX_SCHEMA];
+		uint32_t count = op_is_onnx(g->nodes[n].op) ? op_args(g->nodes[n].op, names, MAX_SCHEMA) : 0;
+
+		for (uint32_t i = 0; i < count && i < g->nodes[n].narg; i++) {
+			const struct arg *a = node_args(g, n) + i;
+
+			if (a->kind == ARG_VAL)
+				note_use(l, &uses[a->u.val], n, &names[i], i);
+			for (uint32_t k = 0; a->kind == ARG_VALS && k < a->count; k++)
+				note_use(l, &uses[g->ids[a->first + k]], n, &names[i], i);
+		}
+		if ((g->nodes[n].op == OP_ONNX_IDENTITY || g->nodes[n].op == OP_ONNX_CAST) && node_outs(g, n)[0] && node_args(g, n)->kind == ARG_VAL)
+			uses[node_args(g, n)->u.val] = uses[node_outs(g, n)[0]];
+	}
+	return uses;
+}
+
+/* ---- without a signature ----------------------------------------------------------------------------------------------------- */
+
+/* Names of tensors that modules keep but do not train. */
+static bool
+is_buffer_name(struct str name)
+{
+	static const char *const ends[] = {
+		"running_mean", "running_var", "num_batches_tracked", "inv_freq", "position_ids", "token_type_ids", "cos_cached", "sin_cached", "cos_cache", "sin_cache",
+		"relative_position_index", "masked_bias", "attn_mask",
+	};
+
+	for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
+		if (str_ends(name, str_of(ends[i])))
+			return true;
+	return false;
+}
+
+static bool
+is_number(struct str s)
+{
+	for (uint32_t i = 0; i < s.n; i++)
+		if (s.p[i] < '0' || s.p[i] > '9')
+			return false;
+	return true;
+}
+
+/* Names that an exporter made up: "onnx::MatMul_359", "/model/Constant_output_0", "val_26", "312". */
+static bool
+is_made_up(struct str name)
+{
+	return memmem(name.p, name.n, "::", 2) || str_find(name, '/') >= 0 || is_number(name) || (str_starts(name, S("val_")) && is_number(str_sub(name, 4, name.n)));
+}
+
+static bool
+is_model_name(const struct onnx *l, struct str name)
+{
+	if (is_made_up(name))
+		return false;
+	return str_find(name, '.') > 0 || !l->fx_names;
+}
+
+/* "weight" and "bias" where an operator has no more than these. */
+static struct str
+role(struct onnx *l, unsigned op, unsigned weight)
+{
+	struct str rest = str_of(op_info(op)->weights), name = S("");
+	unsigned count = 0;
+
+	for (struct str r = rest; r.n && str_cut(&r, ' ', &name);)
+		count++;
+	for (unsigned i = 0; i < weight; i++)
+		str_cut(&rest, ' ', &name);
+	if (count <= 2)
+		return weight == 2 ? S("bias") : S("weight");
+	return str_fmt(l->c->a, "weight_%.*s", SFMT(name));
+}
+
+/* Called after the module that reads it. */
+static uint32_t
+made_name(struct onnx *l, uint32_t v, const struct use *u)
+{
+	struct str module = scope_path(l->g, l->g->nodes[u->node].scope), name = graph_str(l->g, l->g->vals[v].name);
+	struct str full = str_fmt(l->c->a, "%.*s.%.*s", SFMT(module), SFMT(role(l, l->g->nodes[u->node].op, u->weight)));
+
+	if (!module.n)
+		return l->g->vals[v].name;
+	if (strtab_find(l->targets, full))
+		full = str_fmt(l->c->a, "%.*s.%.*s", SFMT(module), SFMT(name));
+	return graph_name(l->g, full);
+}
+
+/* Ones and zeros where an operator wants weights and the module has none (GroupNorm, taken apart). */
+static bool
+is_filler(const struct onnx *l, const struct val *x)
+{
+	for (uint32_t i = 1; i < x->ndata; i++)
+		if (x->data != DATA_FLOATS || l->g->floats[x->data_at + i] != l->g->floats[x->data_at])
+			return false;
+	return x->data == DATA_FLOATS && x->ndata > 0;
+}
+
+static void
+judge(struct onnx *l, uint32_t v, const struct use *u, bool stored)
+{
+	struct val *x = &l->g->vals[v];
+	struct str name = graph_str(l->g, x->name);
+	bool own = stored && is_model_name(l, name), weight = u->weight && x->rank != RANK_UNKNOWN && x->rank > 0 && !is_filler(l, x);
+
+	if (!own && !weight)
+		return;
+	if (!dtype_is_float(x->dtype) || u->statistics || is_buffer_name(name)) {
+		x->kind = own ? VAL_BUFFER : VAL_CONST;
+		x->flags = own ? VF_PERSISTENT : 0;
+		x->full = own ? x->name : 0;
+		return;
+	}
+	if (own && !u->node && x->rank == 0)
+		return;
+	x->full = own ? x->name : made_name(l, v, u);
+	x->kind = VAL_PARAM;
+	x->data = DATA_NONE;       /* training changes it */
+	x->flags = VF_TRAINABLE;
+	strtab_id(l->targets, graph_str(l->g, x->full));
+	if (!own && u->product && x->rank == 2)
+		x->flags |= VF_TRANSPOSED;
+}
+
+/* Files without parameters inside have them as inputs: of fixed size, with names of parameters, read where weights are. */
+static bool
+input_is_param(const struct onnx *l, uint32_t v, const struct use *u)
+{
+	const struct val *x = &l->g->vals[v];
+	struct str name = graph_str(l->g, x->name);
+	bool fixed = x->rank != RANK_UNKNOWN && x->rank > 0;
+
+	for (unsigned i = 0; fixed && i < x->rank; i++)
+		fixed = !val_dims(l->g, v)[i].expr;
+	return fixed && dtype_is_float(x->dtype) && (u->weight || u->statistics) && (str_find(name, '.') > 0 || memmem(name.p, name.n, "::", 2));
+}
+
+static void
+judge_inputs(struct onnx *l, const struct use *uses)
+{
+	struct graph *g = l->g;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < g->ninput; i++)
+		if (input_is_param(l, g->inputs[i], &uses[g->inputs[i]]))
+			judge(l, g->inputs[i], &uses[g->inputs[i]], true);
+		else
+			g->inputs[n++] = g->inputs[i];
+	g->ninput = n;
+}
+
+/* ---- with a signature ----------------------------------------------------------------------------------------------------------- */
+
+/* Folded weights of Linears stand transposed. */
+static void
+mark_transposed(struct onnx *l, const struct use *uses)
+{
+	for (uint32_t i = 1; i < l->nspec; i++) {
+		struct val *x = &l->g->vals[l->spec[i].val];
+
+		if (x->kind == VAL_PARAM && x->full != x->name && x->rank == 2 && uses[l->spec[i].val].product)
+			x->flags |= VF_TRANSPOSED;
+	}
+}
+
+static struct str
+leaf(struct str path)
+{
+	uint32_t n = path.n;
+
+	while (n && path.p[n - 1] != '.')
+		n--;
+	return str_sub(path, n, path.n);
+}
+
+/* Does the FX node that this one is part of read the parameter? */
+static bool
+fx_reads(const struct graph *g, uint32_t n, const struct spec *s)
+{
+	struct str args = graph_str(g, g->nodes[n].fx_args);
+	const char *p = args.n && s->alias.n ? memmem(args.p, args.n, s->alias.p, s->alias.n) : NULL;
+	uint32_t end = p ? (uint32_t)(p - args.p) + s->alias.n : 0;
+
+	return p && p > args.p && p[-1] == '%' && (end == args.n || !((args.p[end] | 32) >= 'a' && (args.p[end] | 32) <= 'z')) && args.p[end] != '_';
+}
+
+static void
+share(struct graph *g, uint32_t v, uint32_t with)
+{
+	struct val *x = &g->vals[v];
+	uint32_t name = x->name, full = x->full;
+
+	*x = g->vals[with];
+	x->name = name;
+	x->full = full;
+	val_shape(g, v, g->vals[with].rank, val_dims(g, with));
+	g->vals[v > with ? v : with].tied = v > with ? with : v;
+}
+
+/* The module of a node reads a stored parameter of another module, under the name that a missing one of its own has: both are one. */
+static void
+tie(struct onnx *l, uint32_t n, uint32_t *operand)
+{
+	struct graph *g = l->g;
+	struct val *x = &g->vals[*operand];
+	struct str module = scope_path(g, g->nodes[n].scope), own;
+	struct spec *s, *other;
+
+	if (x->kind != VAL_PARAM || !x->full || x->full != x->name || !module.n)
+		return;
+	own = str_fmt(l->c->a, "%.*s.%.*s", SFMT(module), SFMT(leaf(graph_str(g, x->full))));
+	s = spec_of(l, own);
+	other = spec_of(l, graph_str(g, x->full));
+	if (!s || !other || s == other || s->buffer || !fx_reads(g, n, other) || fx_reads(g, n, s))
+		return;
+	if (g->vals[s->val].kind == VAL_NONE) {
+		g->vals[s->val].full = s->full;
+		share(g, s->val, *operand);
+	}
+	if (g->vals[s->val].tied == *operand || g->vals[*operand].tied == s->val)
+		*operand = s->val;
+}
+
+static void
+find_ties(struct onnx *l)
+{
+	for (uint32_t n = 1; n < l->g->nnode; n++)
+		for (struct operands it = operands_of(l->g, n); operand_next(&it);)
+			tie(l, n, it.slot);
+}
+
+void
+onnx_find_params(struct onnx *l)
+{
+	struct graph *g = l->g;
+	struct use *uses = find_uses(l);
+	bool signature = l->nspec > 1;
+
+	if (signature) {
+		mark_transposed(l, uses);
+		find_ties(l);
+	}
+	for (uint32_t v = 1; v < g->nval; v++)
+		if (g->vals[v].kind == VAL_CONST && !signature)
+			judge(l, v, &uses[v], v < l->stored_cap && l->stored[v]);
+	if (!signature)
+		judge_inputs(l, uses);
+}
