@@ -138,7 +138,6 @@ analyze(void *arg)
 	r->loaded = w->m->g;
 	r->load_diags = w->m->c.diags;
 	r->nload_diag = w->m->c.ndiag;
-	count_nodes(a, r);
 	for (uint32_t i = 0; i < a->g->nnote; i++)
 		assume(a, "%.*s", SFMT(a->g->notes[i]));
 	if (w->when == TRAIN && !check_recipe(a))
