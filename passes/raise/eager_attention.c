@@ -1,0 +1,290 @@
+/*
+ * scaled_dot_product_attention, which exporters write out before opset 23: softmax(q * s @ k^T * s + mask) @ v, with s the root of the scale on both
+ * sides, a mask of zeros and -inf made from a bool one, and a guard against rows that are masked altogether. Attention that a model writes
+ * out itself scales the scores, once, and has no guard: it stays what it is.
+ */
+#include "eager.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+struct sdpa {
+	uint32_t q, k, v, mask;
+	uint32_t kt;               /* k as the product reads it, without its scale */
+	double scale_q, scale_k, dropout;
+	bool scaled, guarded, turned, causal;      /* scaled: both sides; turned: k was transposed by way of three dims */
+};
+
+static bool
+is_op(const struct graph *g, uint32_t n, unsigned op)
+{
+	return n && g->nodes[n].op == op;
+}
+
+static bool
+is_recorded(const struct graph *g, uint32_t n)
+{
+	return str_starts(graph_str(g, g->nodes[n].fx_target), S("aten.scaled_dot_product_attention"));
+}
+
+/* ---- from the end to the scores ------------------------------------------------------------------------------------------------------ */
+
+/* What the product with the values reads, without dropout and guard: softmax's result. */
+static uint32_t
+probabilities(struct raiser *r, struct sdpa *t, uint32_t v)
+{
+	struct graph *g = r->g;
+	uint32_t n = maker_of(g, v), test;
+	double zero;
+
+	if (is_op(g, n, OP_ONNX_DROPOUT)) {
+		scalar_of(g, operand_of(g, n, 1), &t->dropout);
+		v = operand_of(g, n, 0);
+		n = maker_of(g, v);
+	}
+	if (is_op(g, n, OP_ONNX_WHERE)) {
+		test = maker_of(g, operand_of(g, n, 0));
+		if (!is_op(g, test, OP_ONNX_IS_NAN) || !scalar_of(g, operand_of(g, n, 1), &zero) || zero != 0)
+			return 0;
+		t->guarded = true;
+		v = operand_of(g, n, 2);
+		if (operand_of(g, test, 0) != v)
+			return 0;
+	}
+	return v;
+}
+
+/* ---- the mask --------------------------------------------------------------------------------------------------------------------------- */
+
+/* Made of the lower triangle of ones: no tensor, but is_causal. */
+static bool
+is_triangle(const struct graph *g, uint32_t v)
+{
+	double one;
+
+	for (unsigned depth = 0; depth < 8; depth++) {
+		uint32_t n = maker_of(g, v);
+
+		if (!n)
+			return false;
+		switch (g->nodes[n].op) {
+		case OP_ONNX_TRILU:
+			v = operand_of(g, n, 0);
+			n = maker_of(g, v);
+			return scalar_of(g, v, &one) || is_op(g, n, OP_ONNX_CONSTANT_OF_SHAPE) || (is_op(g, n, OP_ONNX_EXPAND) && scalar_of(g, operand_of(g, n, 0), &one));
+		case OP_ONNX_WHERE:
+		case OP_ONNX_EQUAL:
+		case OP_ONNX_NOT:
+		case OP_ONNX_CAST:
+		case OP_ONNX_CAST_LIKE:
+			v = operand_of(g, n, 0);
+			break;
+		default:
+			return false;
+		}
+	}
+	return false;
+}
+
+/* Zeros where a bool mask is true, -inf elsewhere: attention was given the bool one. */
+static void
+read_mask(struct raiser *r, struct sdpa *t, uint32_t v)
+{
+	struct graph *g = r->g;
+	uint32_t n = maker_of(g, v);
+	double kept, masked;
+
+	t->mask = v;
+	if (is_triangle(g, v)) {
+		t->causal = true;
+		t->mask = 0;
+	} else if (is_op(g, n, OP_ONNX_WHERE) && (!g->nodes[n].fx_target || is_recorded(g, n)) && scalar_of(g, operand_of(g, n, 1), &kept) && kept == 0 &&
+	    scalar_of(g, operand_of(g, n, 2), &masked) && masked < -1e4) {
+		t->mask = operand_of(g, n, 0);
+	}
+}
+
+/* ---- queries and keys ------------------------------------------------------------------------------------------------------------------- */
+
+static uint32_t
+unscaled(const struct graph *g, uint32_t v, double *scale)
+{
+	uint32_t n = maker_of(g, v);
+
+	*scale = 1;
+	if (!is_op(g, n, OP_ONNX_MUL))
+		return v;
+	if (scalar_of(g, operand_of(g, n, 1), scale))
+		return operand_of(g, n, 0);
+	return scalar_of(g, operand_of(g, n, 0), scale) ? operand_of(g, n, 1) : v;
+}
+
+static bool
+same_dims(const int64_t *a, const int64_t *b, unsigned rank, const unsigned *perm)
+{
+	for (unsigned i = 0; i < rank; i++)
+		if (a[i] != b[perm[i]])
+			return false;
+	return true;
+}
+
+static bool
+has_perm(const struct graph *g, uint32_t n, const int64_t *want, unsigned rank)
+{
+	const struct arg *perm = node_arg(g, n, "perm");
+
+	if (!is_op(g, n, OP_ONNX_TRANSPOSE) || !perm || perm->kind != ARG_INTS || perm->count != rank)
+		return false;
+	for (unsigned i = 0; i < rank; i++)
+		if (g->ints[perm->first + i].n != want[i])
+			return false;
+	return true;
+}
+
+/* k^T of [batch, heads, seq, size] keys: transposed at once, or reshaped to three dims around the transposition. */
+static bool
+read_keys(struct raiser *r, struct sdpa *t)
+{
+	static const int64_t last[] = {0, 1, 3, 2}, heads_last[] = {0, 2, 3, 1}, three[] = {0, 2, 1};
+	static const unsigned swapped[] = {0, 1, 3, 2};
+	struct graph *g = r->g;
+	uint32_t n = maker_of(g, t->kt), turn, k;
+	int64_t from[MAX_RANK], to[MAX_RANK];
+	unsigned rank, krank;
+
+	if (has_perm(g, n, last, 4)) {
+		t->k = operand_of(g, n, 0);
+		return true;
+	}
+	if (has_perm(g, n, heads_last, 4)) {
+		uint32_t x = eager_node(r, OP_TRANSPOSE, 1);
+
+		eager_tensor(r, x, "self", operand_of(g, n, 0));
+		eager_arg(r, x, "dim0", arg_int(1));
+		eager_arg(r, x, "dim1", arg_int(2));
+		t->k = eager_out(r, x);
+		return true;
+	}
+	if (!is_op(g, n, OP_ONNX_RESHAPE))
+		return false;
+	turn = maker_of(g, operand_of(g, n, 0));
+	if (!has_perm(g, turn, three, 3))
+		return false;
+	k = operand_of(g, turn, 0);
+	if (is_op(g, maker_of(g, k), OP_ONNX_RESHAPE))
+		k = operand_of(g, maker_of(g, k), 0);
+	if (!eager_size(r, t->kt, to, &rank) || !eager_size(r, k, from, &krank) || rank != 4)
+		return false;
+	t->turned = true;
+	t->k = k;
+	return krank == 4 ? same_dims(to, from, 4, swapped) : krank == 3;
+}
+
+static bool
+read_scores(struct raiser *r, struct sdpa *t, uint32_t scores)
+{
+	struct graph *g = r->g;
+	uint32_t n = maker_of(g, scores);
+
+	if (is_op(g, n, OP_ONNX_ADD)) {
+		bool first = is_op(g, maker_of(g, operand_of(g, n, 0)), OP_ONNX_MATMUL);
+
+		read_mask(r, t, operand_of(g, n, first ? 1 : 0));
+		n = maker_of(g, operand_of(g, n, first ? 0 : 1));
+	}
+	if (!is_op(g, n, OP_ONNX_MATMUL))
+		return false;
+	t->q = unscaled(g, operand_of(g, n, 0), &t->scale_q);
+	t->kt = unscaled(g, operand_of(g, n, 1), &t->scale_k);
+	t->scaled = t->scale_q != 1 && fabs(t->scale_q - t->scale_k) < 1e-3 * fabs(t->scale_q);
+	if (!t->scaled) {
+		t->q = operand_of(g, n, 0);
+		t->kt = operand_of(g, n, 1);
+	}
+	return read_keys(r, t);
+}
+
+/* ---- the operator ------------------------------------------------------------------------------------------------------------------------- */
+
+/* The dropout that the exporter's optimiser lost: the fifth argument of its record. */
+static void
+recorded_dropout(const struct raiser *r, struct sdpa *t)
+{
+	struct str args = graph_str(r->g, r->g->nodes[r->s.n].fx_args), one;
+	int depth = 0, place = 0;
+	uint32_t i = 0, start = 0;
+
+	if (!is_recorded(r->g, r->s.n) || !str_starts(args, S("args = (")))
+		return;
+	for (i = start = 8; i < args.n && depth >= 0; i++) {
+		char c = args.p[i];
+
+		depth += c == '[' || c == '(';
+		depth -= c == ']' || c == ')';
+		if (depth > 0 || (c != ',' && depth == 0))
+			continue;
+		one = str_trim(str_sub(args, start, i));
+		if (place++ == 4)
+			t->dropout = strtod(one.p, NULL);
+		start = i + 1;
+	}
+}
+
+static void
+write_attention(struct raiser *r, const struct sdpa *t)
+{
+	int64_t dim[MAX_RANK];
+	unsigned rank;
+	uint32_t n = eager_node(r, OP_SDPA, 1);
+	double scale = t->scaled ? t->scale_q * t->scale_k : 1;
+
+	eager_tensor(r, n, "query", t->q);
+	eager_tensor(r, n, "key", t->k);
+	eager_tensor(r, n, "value", t->v);
+	eager_tensor(r, n, "attn_mask", t->mask);
+	eager_arg(r, n, "dropout_p", arg_float(t->dropout));
+	eager_arg(r, n, "is_causal", arg_bool(t->causal));
+	if (!eager_size(r, t->q, dim, &rank) || !rank || fabs(scale * sqrt((double)dim[rank - 1]) - 1) > 1e-3)
+		eager_arg(r, n, "scale", arg_float(scale));
+	eager_results(r, n);
+}
+
+bool
+eager_attention(struct raiser *r)
+{
+	struct sdpa t = {.scale_q = 1, .scale_k = 1, .v = r->m.var[1]};
+	struct graph *g = r->g;
+	uint32_t p = r->m.var[0], softmax;
+
+	if (!maker_of(g, p) || r->uses[p] != 1)
+		return false;
+	p = probabilities(r, &t, p);
+	softmax = maker_of(g, p);
+	if (!is_op(g, softmax, OP_ONNX_SOFTMAX) || r->uses[p] != (t.guarded ? 2 : 1) || !read_scores(r, &t, operand_of(g, softmax, 0)))
+		return false;
+	if (!t.scaled && !t.guarded && !t.turned && !is_recorded(g, r->s.n))
+		return false;
+	recorded_dropout(r, &t);
+	write_attention(r, &t);
+	return true;
+}
+
+/* ---- opset 23 --------------------------------------------------------------------------------------------------------------------------------- */
+
+bool
+eager_attention_operator(struct raiser *r)
+{
+	struct sdpa t = {.q = operand(&r->s, "Q"), .k = operand(&r->s, "K"), .v = operand(&r->s, "V"), .mask = operand(&r->s, "attn_mask"), .scaled = true};
+	double scale = attr_float(&r->s, "scale");
+	int64_t dim[MAX_RANK];
+	unsigned rank;
+
+	if (!eager_size(r, t.q, dim, &rank) || rank != 4 || dim[3] < 1)
+		return false;
+	t.scale_q = sqrt(scale > 0 ? scale : 1 / sqrt((double)dim[3]));
+	t.scale_k = t.scale_q;
+	t.causal = attr_int(&r->s, "is_causal") != 0;
+	recorded_dropout(r, &t);
+	write_attention(r, &t);
+	return true;
+}

@@ -1,0 +1,136 @@
+/* Rows of eager.def that need code: reading and writing by index. */
+#include "eager.h"
+
+/* x[:, .., i]: the index stands at its axis. */
+static bool
+index_at(struct raiser *r, uint32_t x, unsigned axis, const uint32_t *index, unsigned count)
+{
+	uint32_t ids[2 * MAX_RANK] = {0}, n;
+
+	if (axis + count > MAX_RANK)
+		return false;
+	for (unsigned i = 0; i < count; i++)
+		ids[axis + i] = index[i];
+	n = eager_node(r, OP_INDEX, 1);
+	eager_tensor(r, n, "self", x);
+	eager_tensors(r, n, "indices", ids, axis + count);
+	eager_results(r, n);
+	return true;
+}
+
+static bool
+is_table(const struct val *v)
+{
+	return (v->kind == VAL_PARAM || v->kind == VAL_BUFFER || v->kind == VAL_CONST) && v->rank == 2 && dtype_is_float(v->dtype);
+}
+
+/* One number selects; rows of a table that the file stores are an embedding's. */
+bool
+eager_gather(struct raiser *r)
+{
+	uint32_t n, x = operand(&r->s, "data"), i = operand(&r->s, "indices");
+	int64_t axis = attr_int(&r->s, "axis"), at;
+
+	if (!x || !i || !wrap_axis(&axis, r->g->vals[x].rank))
+		return false;
+	if (r->g->vals[i].rank == 0 && known_int(&r->s, i, &at)) {
+		n = eager_node(r, OP_SELECT, 1);
+		eager_tensor(r, n, "self", x);
+		eager_arg(r, n, "dim", arg_int(axis));
+		eager_arg(r, n, "index", arg_int(at));
+		eager_results(r, n);
+		return true;
+	}
+	if (axis != 0 || !is_table(&r->g->vals[x]))
+		return index_at(r, x, (unsigned)axis, &i, 1);
+	n = eager_node(r, OP_EMBEDDING, 1);
+	eager_tensor(r, n, "weight", x);
+	eager_tensor(r, n, "indices", i);
+	eager_results(r, n);
+	return true;
+}
+
+/* What an exporter did to one index of several: a new last axis, after all were made as large as each other. */
+static uint32_t
+plain_index(const struct graph *g, uint32_t v)
+{
+	uint32_t n = maker_of(g, v);
+
+	if (n && g->nodes[n].op == OP_ONNX_UNSQUEEZE)
+		v = operand_of(g, n, 0), n = maker_of(g, v);
+	if (n && g->nodes[n].op == OP_ONNX_EXPAND)
+		v = operand_of(g, n, 0);
+	return v;
+}
+
+bool
+eager_gather_nd(struct raiser *r)
+{
+	uint32_t x = operand(&r->s, "data"), i = operand(&r->s, "indices"), index[MAX_RANK], n = maker_of(r->g, i);
+	unsigned count = 0;
+
+	if (!x || !i || attr_int(&r->s, "batch_dims") != 0)
+		return false;
+	if (!n || r->g->nodes[n].op != OP_ONNX_CONCAT) {
+		index[count++] = plain_index(r->g, i);
+	} else {
+		while (count < MAX_RANK && operand_of(r->g, n, count)) {
+			index[count] = plain_index(r->g, operand_of(r->g, n, count));
+			count++;
+		}
+	}
+	return index_at(r, x, 0, index, count);
+}
+
+/* masked_scatter: as many of the source's elements as the mask has places, written at those places. */
+static bool
+masked_scatter(struct raiser *r)
+{
+	struct graph *g = r->g;
+	uint32_t at = maker_of(g, operand(&r->s, "indices")), cut = maker_of(g, operand(&r->s, "updates")), mask, source, x = operand(&r->s, "data"), n;
+
+	if (!at || g->nodes[at].op != OP_ONNX_TRANSPOSE || !cut || g->nodes[cut].op != OP_ONNX_SLICE)
+		return false;
+	at = maker_of(g, operand_of(g, at, 0));
+	if (!at || g->nodes[at].op != OP_ONNX_NON_ZERO)
+		return false;
+	mask = operand_of(g, at, 0);
+	source = operand_of(g, cut, 0);
+	n = maker_of(g, mask);
+	if (n && g->nodes[n].op == OP_ONNX_EXPAND)
+		mask = operand_of(g, n, 0);
+	n = maker_of(g, source);
+	if (n && g->nodes[n].op == OP_ONNX_RESHAPE)
+		source = operand_of(g, n, 0);
+	n = maker_of(g, x);
+	if (n && g->nodes[n].op == OP_ONNX_EXPAND)
+		x = operand_of(g, n, 0);
+	n = eager_node(r, OP_MASKED_SCATTER, 1);
+	eager_tensor(r, n, "self", x);
+	eager_tensor(r, n, "mask", mask);
+	eager_tensor(r, n, "source", source);
+	eager_results(r, n);
+	return true;
+}
+
+bool
+eager_scatter_nd(struct raiser *r)
+{
+	uint32_t n, i = operand(&r->s, "indices"), make = maker_of(r->g, i), index[MAX_RANK];
+	unsigned count = 0;
+
+	if (masked_scatter(r))
+		return true;
+	if (make && r->g->nodes[make].op == OP_ONNX_CONCAT)
+		for (; count < MAX_RANK && operand_of(r->g, make, count); count++)
+			index[count] = plain_index(r->g, operand_of(r->g, make, count));
+	else
+		index[count++] = plain_index(r->g, i);
+	n = eager_node(r, OP_INDEX_PUT, 1);
+	eager_tensor(r, n, "self", operand(&r->s, "data"));
+	eager_tensors(r, n, "indices", index, count);
+	eager_tensor(r, n, "values", operand(&r->s, "updates"));
+	eager_arg(r, n, "accumulate", arg_bool(str_eq(attr_str(&r->s, "reduction"), S("add"))));
+	eager_results(r, n);
+	return true;
+}

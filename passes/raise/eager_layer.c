@@ -1,0 +1,396 @@
+/* Rows of eager.def that need code: normalisation, dropout, losses, convolution, pooling. */
+#include "eager.h"
+
+#include <string.h>
+
+/* ---- evidence ------------------------------------------------------------------------------------------------------------------- */
+
+/* The exporter's own record of the operator, where the file has it. */
+static struct str
+recorded(const struct raiser *r)
+{
+	return graph_str(r->g, r->g->nodes[r->s.n].fx_target);
+}
+
+/* ---- normalisation ---------------------------------------------------------------------------------------------------------------- */
+
+static bool
+normalized_shape(struct raiser *r, uint32_t n, const char *arg)
+{
+	int64_t dim[MAX_RANK], axis = attr_int(&r->s, "axis");
+	unsigned rank;
+
+	if (!eager_size(r, operand_at(&r->s, 0), dim, &rank) || !wrap_axis(&axis, rank))
+		return false;
+	eager_ints(r, n, arg, dim + axis, rank - (uint32_t)axis);
+	return true;
+}
+
+bool
+eager_layer_norm(struct raiser *r)
+{
+	uint32_t n = eager_node(r, OP_LAYER_NORM, 1);
+
+	if (!normalized_shape(r, n, "normalized_shape"))
+		return false;
+	eager_tensor(r, n, "input", operand_at(&r->s, 0));
+	eager_tensor(r, n, "weight", operand_at(&r->s, 1));
+	eager_tensor(r, n, "bias", operand_at(&r->s, 2));
+	eager_arg(r, n, "eps", arg_float(attr_float(&r->s, "epsilon")));
+	eager_results(r, n);
+	return true;
+}
+
+/* One operand and numbers */
+static uint32_t
+unary(struct raiser *r, unsigned op, uint32_t x)
+{
+	uint32_t n = eager_node(r, op, 1);
+
+	eager_arg(r, n, "self", arg_val(eager_reads(r, x)));
+	return n;
+}
+
+static uint32_t
+binary(struct raiser *r, unsigned op, uint32_t x, const char *name, struct arg y)
+{
+	uint32_t n = unary(r, op, x);
+
+	if (y.kind == ARG_VAL)
+		y.u.val = eager_reads(r, y.u.val);
+	eager_arg(r, n, name, y);
+	return n;
+}
+
+/* Libraries write it out, in fp32 whatever the model's dtype: x * rsqrt(mean(x^2) + eps), back to the dtype, times the weight. */
+bool
+eager_rms_norm(struct raiser *r)
+{
+	static const int64_t last = -1;
+	uint32_t x = operand_at(&r->s, 0), w = operand_at(&r->s, 1), wide, n;
+	unsigned dtype = r->g->vals[x].dtype;
+
+	if (str_starts(recorded(r), S("aten.rms_norm"))) {
+		n = eager_node(r, OP_RMS_NORM, 1);
+		if (!normalized_shape(r, n, "normalized_shape"))
+			return false;
+		eager_tensor(r, n, "input", x);
+		eager_tensor(r, n, "weight", w);
+		eager_results(r, n);
+		return true;
+	}
+	wide = eager_out(r, binary(r, OP_TO, x, "dtype", arg_dtype(DT_FP32)));
+	n = binary(r, OP_POW, wide, "exponent", arg_int(2));
+	n = unary(r, OP_MEAN, eager_out(r, n));
+	eager_ints(r, n, "dim", &last, 1);
+	eager_arg(r, n, "keepdim", arg_bool(true));
+	n = binary(r, OP_ADD, eager_out(r, n), "other", arg_float(attr_float(&r->s, "epsilon")));
+	n = unary(r, OP_RSQRT, eager_out(r, n));
+	n = binary(r, OP_MUL, wide, "other", arg_val(eager_out(r, n)));
+	n = binary(r, OP_TO, eager_out(r, n), "dtype", arg_dtype(dtype));
+	n = binary(r, OP_MUL, w, "other", arg_val(eager_out(r, n)));
+	eager_results(r, n);
+	return true;
+}
+
+bool
+eager_batch_norm(struct raiser *r)
+{
+	static const char *const names[] = {"input", "weight", "bias", "running_mean", "running_var"};
+	uint32_t n = eager_node(r, OP_BATCH_NORM, 1);
+	struct str args = graph_str(r->g, r->g->nodes[r->s.n].fx_args);
+	bool recorded_training = str_starts(recorded(r), S("aten._native_batch_norm_legit")) && memmem(args.p, args.n, ", True,", 7) != NULL;
+
+	for (unsigned i = 0; i < 5; i++)
+		eager_tensor(r, n, names[i], operand_at(&r->s, i));
+	eager_arg(r, n, "training", arg_bool(attr_int(&r->s, "training_mode") != 0 || recorded_training));
+	eager_arg(r, n, "momentum", arg_float(1 - attr_float(&r->s, "momentum")));
+	eager_arg(r, n, "eps", arg_float(attr_float(&r->s, "epsilon")));
+	eager_results(r, n);
+	return true;
+}
+
+/* A weight of [channels, 1, 1] is one of [channels] that the exporter gave dims. */
+static uint32_t
+of_channels(const struct raiser *r, uint32_t v)
+{
+	uint32_t n = maker_of(r->g, v);
+
+	return n && r->g->nodes[n].op == OP_ONNX_UNSQUEEZE ? operand_of(r->g, n, 0) : v;
+}
+
+/* An instance norm without weights over rows of [N, groups, rest], then the weights of the channels. */
+bool
+eager_group_norm(struct raiser *r)
+{
+	uint32_t norm, n, x = r->m.var[0], rows;
+	const struct val *s = &r->g->vals[r->m.var[1]];
+	int64_t dim[MAX_RANK], groups;
+	unsigned rank;
+
+	norm = r->m.nnode > 2 ? r->m.node[2] : 0;
+	rows = norm ? operand_of(r->g, norm, 0) : 0;
+	if (!rows || s->ndata != 3 || !eager_size(r, rows, dim, &rank) || rank != 3)
+		return false;
+	groups = dim[1];
+	n = eager_node(r, OP_GROUP_NORM, 1);
+	eager_tensor(r, n, "input", x);
+	eager_arg(r, n, "num_groups", arg_int(groups));
+	eager_tensor(r, n, "weight", of_channels(r, r->m.var[5]));
+	eager_tensor(r, n, "bias", of_channels(r, r->m.var[6]));
+	eager_results(r, n);
+	return true;
+}
+
+bool
+eager_dropout(struct raiser *r)
+{
+	double ratio = 0.5, training = 0;
+	uint32_t n;
+
+	scalar_of(r->g, operand(&r->s, "ratio"), &ratio);
+	scalar_of(r->g, operand(&r->s, "training_mode"), &training);
+	n = eager_node(r, OP_DROPOUT, 1);
+	eager_tensor(r, n, "input", operand_at(&r->s, 0));
+	eager_arg(r, n, "p", arg_float(ratio));
+	eager_arg(r, n, "train", arg_bool(training != 0 || str_starts(recorded(r), S("aten.native_dropout")) || str_starts(recorded(r), S("aten.dropout"))));
+	eager_results(r, n);
+	return true;
+}
+
+/* ---- losses --------------------------------------------------------------------------------------------------------------------------- */
+
+static bool
+loss(struct raiser *r, unsigned op, uint32_t x)
+{
+	struct str how = attr_str(&r->s, "reduction");
+	uint32_t n = eager_node(r, op, 1);
+
+	eager_tensor(r, n, "self", x);
+	eager_tensor(r, n, "target", operand_at(&r->s, 1));
+	eager_tensor(r, n, "weight", operand_at(&r->s, 2));
+	eager_arg(r, n, "reduction", arg_int(str_eq(how, S("none")) ? 0 : str_eq(how, S("sum")) ? 2 : 1));
+	eager_arg(r, n, "ignore_index", *arg_of(&r->s, "ignore_index"));
+	eager_results(r, n);
+	return true;
+}
+
+bool
+eager_cross_entropy(struct raiser *r)
+{
+	return loss(r, OP_CROSS_ENTROPY, r->m.var[0]);
+}
+
+bool
+eager_nll_loss(struct raiser *r)
+{
+	return loss(r, OP_NLL_LOSS_ND, r->m.var[0]);
+}
+
+/* ---- convolution ------------------------------------------------------------------------------------------------------------------------ */
+
+struct window {                    /* of a convolution or pooling, one entry a spatial dim */
+	unsigned n;
+	int64_t kernel[MAX_RANK], stride[MAX_RANK], pad[2 * MAX_RANK], dilation[MAX_RANK];
+	bool even;                 /* begins and ends are padded alike */
+};
+
+static void
+fill(const struct raiser *r, const char *name, int64_t *out, unsigned n, int64_t dflt)
+{
+	if (attr_ints(&r->s, name, out, n) == (int)n)
+		return;
+	for (unsigned i = 0; i < n; i++)
+		out[i] = dflt;
+}
+
+/* "SAME" pads as much as makes the result as large as the input over the stride. */
+static void
+pad_automatically(const struct raiser *r, struct window *w, const int64_t *in)
+{
+	struct str how = attr_str(&r->s, "auto_pad");
+
+	if (!str_starts(how, S("SAME")))
+		return;
+	for (unsigned i = 0; i < w->n; i++) {
+		int64_t out = (in[i] + w->stride[i] - 1) / w->stride[i], all = (out - 1) * w->stride[i] + (w->kernel[i] - 1) * w->dilation[i] + 1 - in[i];
+
+		all = all > 0 ? all : 0;
+		w->pad[i] = str_eq(how, S("SAME_UPPER")) ? all / 2 : all - all / 2;
+		w->pad[i + w->n] = all - w->pad[i];
+	}
+}
+
+static bool
+window_of(const struct raiser *r, struct window *w)
+{
+	int64_t dim[MAX_RANK], weight[MAX_RANK];
+	unsigned rank, wrank;
+
+	*w = (struct window){.even = true};
+	if (!eager_size(r, operand_at(&r->s, 0), dim, &rank) || rank < 3)
+		return false;
+	w->n = rank - 2;
+	fill(r, "kernel_shape", w->kernel, w->n, 1);
+	if (eager_size(r, operand_at(&r->s, 1), weight, &wrank) && wrank == rank)
+		for (unsigned i = 0; i < w->n; i++)
+			w->kernel[i] = weight[i + 2];
+	fill(r, "strides", w->stride, w->n, 1);
+	fill(r, "dilations", w->dilation, w->n, 1);
+	fill(r, "pads", w->pad, 2 * w->n, 0);
+	for (unsigned i = 0; i < w->n; i++)
+		if (w->stride[i] < 1)
+			return false;
+	pad_automatically(r, w, dim + 2);
+	for (unsigned i = 0; i < w->n; i++)
+		w->even &= w->pad[i] == w->pad[i + w->n];
+	return true;
+}
+
+/* Unequal padding was an operator of its own. */
+static uint32_t
+padded(struct raiser *r, struct window *w, uint32_t x)
+{
+	int64_t pad[2 * MAX_RANK];
+	uint32_t n;
+
+	if (w->even)
+		return x;
+	for (unsigned i = 0; i < w->n; i++) {
+		pad[2 * (w->n - 1 - i)] = w->pad[i];
+		pad[2 * (w->n - 1 - i) + 1] = w->pad[i + w->n];
+		w->pad[i] = 0;
+	}
+	n = eager_node(r, OP_PAD, 1);
+	eager_tensor(r, n, "self", x);
+	eager_ints(r, n, "pad", pad, 2 * w->n);
+	return eager_out(r, n);
+}
+
+/* Exporters write zeros where the layer has no bias. */
+static uint32_t
+bias_of(const struct raiser *r)
+{
+	uint32_t b = operand_at(&r->s, 2);
+	const struct val *x = &r->g->vals[b];
+
+	return x->kind == VAL_NODE ? 0 : b;
+}
+
+bool
+eager_conv(struct raiser *r)
+{
+	struct window w;
+	uint32_t n, x = operand_at(&r->s, 0);
+
+	if (!window_of(r, &w))
+		return false;
+	x = padded(r, &w, x);
+	n = eager_node(r, OP_CONV, 1);
+	eager_tensor(r, n, "input", x);
+	eager_tensor(r, n, "weight", operand_at(&r->s, 1));
+	eager_tensor(r, n, "bias", bias_of(r));
+	eager_ints(r, n, "stride", w.stride, w.n);
+	eager_ints(r, n, "padding", w.pad, w.n);
+	eager_ints(r, n, "dilation", w.dilation, w.n);
+	eager_arg(r, n, "groups", arg_int(attr_int(&r->s, "group")));
+	eager_results(r, n);
+	return true;
+}
+
+bool
+eager_conv_transpose(struct raiser *r)
+{
+	struct window w;
+	uint32_t n;
+	int64_t output[MAX_RANK];
+
+	if (!window_of(r, &w) || !w.even)
+		return false;
+	fill(r, "output_padding", output, w.n, 0);
+	n = eager_node(r, OP_CONV_TRANSPOSE, 1);
+	eager_tensor(r, n, "input", operand_at(&r->s, 0));
+	eager_tensor(r, n, "weight", operand_at(&r->s, 1));
+	eager_tensor(r, n, "bias", bias_of(r));
+	eager_ints(r, n, "stride", w.stride, w.n);
+	eager_ints(r, n, "padding", w.pad, w.n);
+	eager_ints(r, n, "output_padding", output, w.n);
+	eager_arg(r, n, "groups", arg_int(attr_int(&r->s, "group")));
+	eager_ints(r, n, "dilation", w.dilation, w.n);
+	eager_results(r, n);
+	return true;
+}
+
+/* ---- pooling, resizing --------------------------------------------------------------------------------------------------------------------- */
+
+bool
+eager_pool(struct raiser *r)
+{
+	bool max = r->g->nodes[r->s.n].op == OP_ONNX_MAX_POOL;
+	struct window w;
+	uint32_t n, x = operand_at(&r->s, 0);
+
+	if (!window_of(r, &w))
+		return false;
+	x = padded(r, &w, x);
+	n = eager_node(r, max ? OP_MAX_POOL : OP_AVG_POOL, 1);
+	eager_tensor(r, n, "self", x);
+	eager_ints(r, n, "kernel_size", w.kernel, w.n);
+	eager_ints(r, n, "stride", w.stride, w.n);
+	eager_ints(r, n, "padding", w.pad, w.n);
+	if (max)
+		eager_ints(r, n, "dilation", w.dilation, w.n);
+	eager_arg(r, n, "ceil_mode", arg_bool(attr_int(&r->s, "ceil_mode") != 0));
+	eager_results(r, n);
+	return true;
+}
+
+bool
+eager_global_pool(struct raiser *r)
+{
+	static const int64_t one[MAX_RANK] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+	bool max = r->g->nodes[r->s.n].op == OP_ONNX_GLOBAL_MAX_POOL;
+	unsigned rank = r->g->vals[operand_at(&r->s, 0)].rank;
+	uint32_t n;
+
+	if (rank < 3 || rank > MAX_RANK)
+		return false;
+	n = eager_node(r, max ? OP_ADAPTIVE_MAX : OP_ADAPTIVE_AVG_POOL, 1);
+	eager_tensor(r, n, "self", operand_at(&r->s, 0));
+	eager_ints(r, n, "output_size", one, rank - 2);
+	eager_results(r, n);
+	return true;
+}
+
+bool
+eager_resize(struct raiser *r)
+{
+	int64_t dim[MAX_RANK];
+	unsigned rank;
+	uint32_t n;
+
+	if (!eager_size(r, node_outs(r->g, r->s.n)[0], dim, &rank) || rank < 3)
+		return false;
+	n = eager_node(r, str_eq(attr_str(&r->s, "mode"), S("nearest")) ? OP_UPSAMPLE : OP_UPSAMPLE_LINEAR, 1);
+	eager_tensor(r, n, "self", operand_at(&r->s, 0));
+	eager_ints(r, n, "output_size", dim + 2, rank - 2);
+	eager_results(r, n);
+	return true;
+}
+
+bool
+eager_einsum(struct raiser *r)
+{
+	const uint32_t *ids;
+	uint32_t n, count = operands(&r->s, &ids), copy[16];
+
+	if (!count || count > 16)
+		return false;
+	for (uint32_t i = 0; i < count; i++)
+		copy[i] = ids[i];
+	n = eager_node(r, OP_EINSUM, 1);
+	eager_arg(r, n, "equation", *arg_of(&r->s, "equation"));
+	eager_tensors(r, n, "tensors", copy, count);
+	eager_results(r, n);
+	return true;
+}

@@ -1,0 +1,234 @@
+/* Rows of eager.def that need code: dtypes, views, and tensors made from sizes. */
+#include "eager.h"
+
+/* ---- dtype -------------------------------------------------------------------------------------------------------------------- */
+
+bool
+eager_cast(struct raiser *r)
+{
+	uint32_t n, x = operand_at(&r->s, 0);
+	unsigned dtype = r->g->vals[node_outs(r->g, r->s.n)[0]].dtype;
+
+	if (!x || !dtype)
+		return false;
+	n = eager_node(r, OP_TO, 1);
+	eager_tensor(r, n, "self", x);
+	eager_arg(r, n, "dtype", arg_dtype(dtype));
+	eager_results(r, n);
+	return true;
+}
+
+/* ---- views ---------------------------------------------------------------------------------------------------------------------- */
+
+bool
+eager_transpose(struct raiser *r)
+{
+	uint32_t n, x = operand_at(&r->s, 0), moved[MAX_RANK], nmoved = 0;
+	unsigned rank = r->g->vals[x].rank;
+	int64_t perm[MAX_RANK];
+	int count = attr_ints(&r->s, "perm", perm, MAX_RANK);
+
+	if (rank > MAX_RANK || (count >= 0 && (unsigned)count != rank))
+		return false;
+	for (unsigned i = 0; i < rank; i++) {
+		if (count < 0)
+			perm[i] = (int64_t)(rank - 1 - i);
+		if (perm[i] != i)
+			moved[nmoved++] = i;
+	}
+	n = eager_node(r, nmoved == 2 ? OP_TRANSPOSE : OP_PERMUTE, 1);
+	eager_tensor(r, n, "self", x);
+	if (nmoved == 2) {
+		eager_arg(r, n, "dim0", arg_int(moved[0]));
+		eager_arg(r, n, "dim1", arg_int(moved[1]));
+	} else {
+		eager_ints(r, n, "dims", perm, rank);
+	}
+	eager_results(r, n);
+	return true;
+}
+
+static bool
+full(struct raiser *r, double value, bool whole)
+{
+	uint32_t n, out = node_outs(r->g, r->s.n)[0];
+	int64_t dim[MAX_RANK];
+	unsigned rank;
+
+	if (!eager_size(r, out, dim, &rank))
+		return false;
+	n = eager_node(r, OP_FULL, 1);
+	eager_ints(r, n, "size", dim, rank);
+	eager_arg(r, n, "fill_value", whole ? arg_int((int64_t)value) : arg_float(value));
+	eager_arg(r, n, "dtype", arg_dtype(r->g->vals[out].dtype));
+	eager_results(r, n);
+	return true;
+}
+
+bool
+eager_constant(struct raiser *r)
+{
+	return full(r, 0, r->g->vals[node_outs(r->g, r->s.n)[0]].dtype != DT_FP32);
+}
+
+/* ONNX broadcasts both ways: the result has the dims. A number that is expanded was made with those dims. */
+bool
+eager_expand(struct raiser *r)
+{
+	uint32_t n, x = operand_at(&r->s, 0), out = node_outs(r->g, r->s.n)[0];
+	int64_t dim[MAX_RANK];
+	unsigned rank;
+	double number;
+
+	if (scalar_of(r->g, x, &number) && r->g->vals[x].rank == 0)
+		return full(r, number, r->g->vals[x].data == DATA_INTS);
+	if (!eager_size(r, out, dim, &rank))
+		return false;
+	n = eager_node(r, OP_EXPAND, 1);
+	eager_tensor(r, n, "self", x);
+	eager_ints(r, n, "size", dim, rank);
+	eager_results(r, n);
+	return true;
+}
+
+bool
+eager_unsqueeze(struct raiser *r)
+{
+	uint32_t n = 0, x = operand_at(&r->s, 0), count;
+	int64_t axis[MAX_RANK];
+	unsigned rank = r->g->vals[node_outs(r->g, r->s.n)[0]].rank;
+
+	if (!known_numbers(&r->s, operand_at(&r->s, 1), axis, MAX_RANK, &count) || !count || rank > MAX_RANK)
+		return false;
+	for (unsigned at = 0; at < rank; at++)
+		for (uint32_t i = 0; i < count; i++) {
+			if (axis[i] + (axis[i] < 0 ? rank : 0) != at)
+				continue;
+			n = eager_node(r, OP_UNSQUEEZE, 1);
+			eager_tensor(r, n, "self", x);
+			eager_arg(r, n, "dim", arg_int(at));
+			x = eager_out(r, n);
+		}
+	if (!n)
+		return false;
+	eager_results(r, n);
+	return true;
+}
+
+/* One slice an axis; whole ones are no operator in Python. */
+bool
+eager_slice(struct raiser *r)
+{
+	uint32_t n = 0, x = operand_at(&r->s, 0), count, k;
+	int64_t start[MAX_RANK], end[MAX_RANK], axis[MAX_RANK], step[MAX_RANK];
+	bool axes = operand(&r->s, "axes") != 0, steps = operand(&r->s, "steps") != 0;
+
+	if (!known_numbers(&r->s, operand(&r->s, "starts"), start, MAX_RANK, &count) || !known_numbers(&r->s, operand(&r->s, "ends"), end, MAX_RANK, &k) || k != count ||
+	    (axes && (!known_numbers(&r->s, operand(&r->s, "axes"), axis, MAX_RANK, &k) || k != count)) ||
+	    (steps && (!known_numbers(&r->s, operand(&r->s, "steps"), step, MAX_RANK, &k) || k != count)))
+		return false;
+	for (uint32_t i = 0; i < count; i++) {
+		n = eager_node(r, OP_SLICE, 1);
+		eager_tensor(r, n, "self", x);
+		eager_arg(r, n, "dim", arg_int(axes ? axis[i] : i));
+		eager_arg(r, n, "start", arg_int(start[i]));
+		eager_arg(r, n, "end", arg_int(end[i]));
+		eager_arg(r, n, "step", arg_int(steps ? step[i] : 1));
+		x = eager_out(r, n);
+	}
+	if (!n)
+		return false;
+	eager_results(r, n);
+	return true;
+}
+
+bool
+eager_split(struct raiser *r)
+{
+	uint32_t n, nout = r->g->nodes[r->s.n].nout;
+	int64_t axis = attr_int(&r->s, "axis"), dim[MAX_RANK], size[64];
+	unsigned rank;
+
+	if (nout > 64)
+		return false;
+	for (uint32_t k = 0; k < nout; k++) {
+		int64_t at = axis;
+
+		if (!eager_size(r, node_outs(r->g, r->s.n)[k], dim, &rank) || !wrap_axis(&at, rank))
+			return false;
+		size[k] = dim[at];
+	}
+	n = eager_node(r, OP_SPLIT, nout);
+	eager_tensor(r, n, "self", operand_at(&r->s, 0));
+	eager_ints(r, n, "split_size", size, nout);
+	eager_arg(r, n, "dim", arg_int(axis));
+	eager_results(r, n);
+	return true;
+}
+
+bool
+eager_concat(struct raiser *r)
+{
+	const uint32_t *ids;
+	uint32_t count = operands(&r->s, &ids), n = eager_node(r, OP_CAT, 1);
+
+	ids = NULL;
+	count = operands(&r->s, &ids);
+	eager_tensors(r, n, "tensors", ids, count);
+	eager_arg(r, n, "dim", arg_int(attr_int(&r->s, "axis")));
+	eager_results(r, n);
+	return true;
+}
+
+/* ONNX counts from the first dim, all begins and then all ends; PyTorch from the last, begin and end of each. */
+bool
+eager_pad(struct raiser *r)
+{
+	uint32_t n, x = operand_at(&r->s, 0), count, naxis = 0;
+	int64_t pads[2 * MAX_RANK], axis[MAX_RANK], out[2 * MAX_RANK] = {0};
+	unsigned rank = r->g->vals[x].rank, last;
+	struct str mode = attr_str(&r->s, "mode");
+
+	if (rank > MAX_RANK || !known_numbers(&r->s, operand(&r->s, "pads"), pads, 2 * MAX_RANK, &count) ||
+	    (operand(&r->s, "axes") && !known_numbers(&r->s, operand(&r->s, "axes"), axis, MAX_RANK, &naxis)))
+		return false;
+	for (unsigned i = 0; !naxis && i < rank; i++)
+		axis[i] = i;
+	naxis = naxis ? naxis : rank;
+	if (count != 2 * naxis)
+		return false;
+	last = 0;
+	for (uint32_t i = 0; i < naxis; i++) {
+		unsigned from_end;
+
+		if (!wrap_axis(&axis[i], rank))
+			return false;
+		from_end = rank - 1 - (unsigned)axis[i];
+		out[2 * from_end] = pads[i];
+		out[2 * from_end + 1] = pads[i + naxis];
+		if ((pads[i] || pads[i + naxis]) && from_end + 1 > last)
+			last = from_end + 1;
+	}
+	n = eager_node(r, OP_PAD, 1);
+	eager_tensor(r, n, "self", x);
+	eager_ints(r, n, "pad", out, 2 * last);
+	if (!str_eq(mode, S("constant")))
+		eager_arg(r, n, "mode", (struct arg){.kind = ARG_STR, .u.str = graph_name(r->g, str_eq(mode, S("edge")) ? S("replicate") : mode)});
+	eager_results(r, n);
+	return true;
+}
+
+bool
+eager_one_hot(struct raiser *r)
+{
+	uint32_t n;
+	int64_t depth;
+
+	if (!known_int(&r->s, operand(&r->s, "depth"), &depth))
+		return false;
+	n = eager_node(r, OP_ONE_HOT, 1);
+	eager_tensor(r, n, "self", operand_at(&r->s, 0));
+	eager_arg(r, n, "num_classes", arg_int(depth));
+	eager_results(r, n);
+	return true;
+}
