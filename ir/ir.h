@@ -157,13 +157,16 @@ struct val {                       /* a tensor with one definition */
 	uint32_t data_at, ndata;
 };
 
-enum node_flag { NF_NO_GRAD = 1, NF_INPLACE = 2, NF_DEAD = 4, NF_ADDED = 8, NF_INPUT_EMBEDDING = 16, NF_LOSS = 32, NF_MASK = 64 };
+enum node_flag { NF_NO_GRAD = 1, NF_INPLACE = 2, NF_DEAD = 4, NF_ADDED = 8, NF_INPUT_EMBEDDING = 16, NF_LOSS = 32, NF_MASK = 64,
+	NF_UPCAST = 128,           /* a conversion that the model makes in 16 bits and an fp32 file cannot show: to fp32 .. */
+	NF_DOWNCAST = 256          /* .. or back to the dtype of the parameters */
+};
 
 struct node {
 	uint32_t name;             /* in the file, interned; may be empty */
 	uint32_t target;           /* the operator as the file spells it, interned */
 	uint16_t op;               /* enum op_id; OP_NONE = unknown */
-	uint8_t flags;
+	uint16_t flags;
 	uint8_t modality;
 	uint8_t autocast;          /* region: 0 = outside, else the dtype that the file itself casts to */
 	uint16_t narg, nout;

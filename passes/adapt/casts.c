@@ -154,7 +154,7 @@ convert(struct casts *k, uint32_t n, uint32_t src)
 	struct graph *g = k->g;
 	const struct arg *dtype = node_arg(g, n, "dtype"), *device = node_arg(g, n, "device"), *layout = node_arg(g, n, "layout");
 	uint32_t x = node_args(g, n)->u.val, y = node_outs(g, n)[0];
-	enum said said = g->file_dtype == DT_FP32 ? source_says(g, n) : SAID_NOTHING;
+	enum said said = g->file_dtype == DT_FP32 && !(g->nodes[n].flags & (NF_UPCAST | NF_DOWNCAST)) ? source_says(g, n) : SAID_NOTHING;
 	bool low = g->file_dtype != DT_FP32, same = g->vals[x].dtype == g->vals[y].dtype, up = false;
 	bool on_device = device && device->kind != ARG_NONE && !(layout && layout->kind != ARG_NONE);
 
@@ -164,7 +164,9 @@ convert(struct casts *k, uint32_t n, uint32_t src)
 		;                      /* to a whole number: as written */
 	else if (on_device && (g->vals[x].kind == VAL_BUFFER || g->vals[x].kind == VAL_CONST))
 		make_identity(g, n);
-	else if (said == SAID_UP && !on_device)
+	else if (g->nodes[n].flags & NF_DOWNCAST)
+		casts_back(k, n, 0);
+	else if ((said == SAID_UP && !on_device) || g->nodes[n].flags & NF_UPCAST)
 		up = k->written[n] = true;
 	else if (said == SAID_BACK)
 		casts_back(k, n, src);

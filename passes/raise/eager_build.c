@@ -5,12 +5,6 @@
 
 /* ---- nodes and operands ------------------------------------------------------------------------------------------------------ */
 
-static void
-make_room(struct raiser *r)
-{
-	ROOM(r->s.a->c->a, r->needed, r->g->nval, r->needed_cap, 1);
-}
-
 static uint32_t
 new_value(struct raiser *r, uint32_t n, uint32_t k)
 {
@@ -18,7 +12,7 @@ new_value(struct raiser *r, uint32_t n, uint32_t k)
 
 	r->g->vals[v].node = n;
 	r->g->vals[v].out = k;
-	make_room(r);
+	ROOM(r->s.a->c->a, r->needed, v, r->needed_cap, 1);
 	r->needed[v] = false;
 	return v;
 }

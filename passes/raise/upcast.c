@@ -1,0 +1,338 @@
+/*
+ * upcast: conversions to fp32 that libraries write and an fp32 file of ONNX cannot show, because they change nothing there. What runs in 16 bits runs
+ * with them, so they are put back where the structure, or the source line if the file has it, says that they stood:
+ *
+ *     x * rsqrt(mean(x^2) + eps)            x is converted, the result converted back before the weight; behind it if the weight is 1 + w, or if the line
+ *                                           says so; a line that converts inside of the mean converts there alone
+ *     sine and cosine of positions          the result is converted back
+ *     the loss of labels that are moved by one place        the logits are converted
+ *
+ * Softmax with dtype=float32 is put back where attention has been told from other uses (eager_attention.c).
+ */
+#include "motif.h"
+
+#include <string.h>
+
+struct upcast {
+	struct shaper s;
+	struct graph *g;
+	uint32_t nold;
+	uint32_t *behind;          uint32_t behind_cap;    /* by new node: the node that it follows */
+	uint32_t *first, *user;    /* by value: users[first[v]] .. users[first[v + 1]]: nodes that read it */
+	uint32_t nval;
+	struct motif *root[2];     /* one over the root of a mean of squares */
+	unsigned norms, angles, losses;
+};
+
+/* ---- readers ----------------------------------------------------------------------------------------------------------------------- */
+
+static void
+find_users(struct upcast *u)
+{
+	struct graph *g = u->g;
+	uint32_t total = 0, *at;
+
+	u->nval = g->nval;
+	u->first = NEW(g->c->a, uint32_t, g->nval + 1);
+	for (uint32_t n = 1; n < g->nnode; n++)
+		for (struct operands it = operands_of(g, n); operand_next(&it);)
+			u->first[it.val]++;
+	for (uint32_t v = 0; v <= g->nval; v++) {
+		uint32_t count = u->first[v];
+
+		u->first[v] = total;
+		total += count;
+	}
+	u->user = NEW(g->c->a, uint32_t, total + 1);
+	at = NEW(g->c->a, uint32_t, g->nval + 1);
+	memcpy(at, u->first, (g->nval + 1) * sizeof *at);
+	for (uint32_t n = 1; n < g->nnode; n++)
+		for (struct operands it = operands_of(g, n); operand_next(&it);)
+			u->user[at[it.val]++] = n;
+}
+
+/* The one reader of a value that is not arithmetic of sizes; 0 = none or several. */
+static uint32_t
+only_user(const struct upcast *u, uint32_t v)
+{
+	uint32_t found = 0;
+
+	for (uint32_t i = u->first[v]; i < u->first[v + 1]; i++) {
+		uint32_t n = u->user[i];
+
+		if (u->g->nodes[n].op == OP_ONNX_SHAPE || n == found)
+			continue;
+		if (found)
+			return 0;
+		found = n;
+	}
+	return found;
+}
+
+/* A reader with that operator, whose other operand is y (0 = any). */
+static uint32_t
+user_with(const struct upcast *u, uint32_t v, unsigned op, uint32_t y)
+{
+	for (uint32_t i = u->first[v]; i < u->first[v + 1]; i++) {
+		uint32_t n = u->user[i], a = operand_of(u->g, n, 0), b = operand_of(u->g, n, 1);
+
+		if (u->g->nodes[n].op == op && (!y || a == y || b == y))
+			return n;
+	}
+	return 0;
+}
+
+/* ---- conversions ---------------------------------------------------------------------------------------------------------------------- */
+
+/* x converted behind that node, as part of what `like` belongs to. */
+static uint32_t
+converted(struct upcast *u, uint32_t x, uint32_t behind, uint32_t like, uint16_t flag)
+{
+	struct graph *g = u->g;
+	uint32_t n = node_new(g, OP_TO, op_narg(OP_TO), 1), at = n - u->nold;
+	uint32_t v = val_new(g, VAL_NODE, str_fmt(g->c->a, "%.*s_to_%u", SFMT(graph_str(g, g->vals[x].name)), (unsigned)n));
+
+	g->vals[v].node = n;
+	g->vals[v].dtype = g->vals[x].dtype;
+	if (g->vals[x].rank != RANK_UNKNOWN)
+		val_shape(g, v, g->vals[x].rank, val_dims(g, x));
+	node_outs(g, n)[0] = v;
+	node_args(g, n)[0] = arg_val(x);
+	*node_arg(g, n, "dtype") = arg_dtype(DT_FP32);
+	g->nodes[n].target = graph_name(g, S("to"));
+	g->nodes[n].flags = (uint16_t)(flag | (g->nodes[like].flags & NF_NO_GRAD));
+	g->nodes[n].scope = g->nodes[like].scope;
+	g->nodes[n].frame = g->nodes[like].frame;
+	g->nodes[n].nframe = g->nodes[like].nframe;
+	g->nodes[n].origin = g->nodes[like].origin;
+	ROOM(g->c->a, u->behind, at, u->behind_cap, 1);
+	u->behind[at] = behind;
+	return v;
+}
+
+static void
+read_instead(struct graph *g, uint32_t n, uint32_t old, uint32_t v)
+{
+	for (struct operands it = operands_of(g, n); operand_next(&it);)
+		if (it.val == old)
+			*it.slot = v;
+}
+
+/* All readers of x, old ones only, read its conversion. */
+static void
+convert_result(struct upcast *u, uint32_t n, uint32_t like, uint16_t flag)
+{
+	uint32_t x = node_outs(u->g, n)[0], v = converted(u, x, n, like, flag);
+
+	for (uint32_t i = u->first[x]; i < u->first[x + 1]; i++)
+		read_instead(u->g, u->user[i], x, v);
+	for (uint32_t i = 0; i < u->g->noutput; i++)
+		if (u->g->outputs[i] == x)
+			u->g->outputs[i] = v;
+}
+
+static struct str
+line_of(const struct graph *g, uint32_t n)
+{
+	const struct node *x = &g->nodes[n];
+
+	return x->nframe ? graph_str(g, g->frames[x->frame + x->nframe - 1].text) : S("");
+}
+
+static bool
+says(struct str line, const char *text)
+{
+	return line.n && memmem(line.p, line.n, text, strlen(text)) != NULL;
+}
+
+/* ---- norms by the root of the mean square ------------------------------------------------------------------------------------------------- */
+
+/* w, if that is what is added to 1 */
+static uint32_t
+one_more(const struct graph *g, uint32_t v)
+{
+	uint32_t n = maker_of(g, v);
+	double one;
+
+	if (!n || g->nodes[n].op != OP_ONNX_ADD)
+		return 0;
+	if (scalar_of(g, operand_of(g, n, 0), &one) && one == 1)
+		return operand_of(g, n, 1);
+	return scalar_of(g, operand_of(g, n, 1), &one) && one == 1 ? operand_of(g, n, 0) : 0;
+}
+
+/* Where the result goes back: behind the product with the weight, or in front of it. */
+static void
+convert_back(struct upcast *u, uint32_t normed)
+{
+	struct graph *g = u->g;
+	uint32_t y = node_outs(g, normed)[0], product = only_user(u, y), w, plus, behind = normed;
+
+	if (product && g->nodes[product].op == OP_ONNX_MUL) {
+		w = operand_of(g, product, operand_of(g, product, 0) == y ? 1 : 0);
+		plus = one_more(g, w);
+		if (plus) {
+			uint32_t n = maker_of(g, w);
+
+			read_instead(g, n, plus, converted(u, plus, n - 1, n, NF_UPCAST));
+		}
+		if (plus || says(line_of(g, product), ").to(") || says(line_of(g, product), ").type_as("))
+			behind = product;
+	}
+	convert_result(u, behind, behind, NF_DOWNCAST);
+}
+
+static void
+convert_norm(struct upcast *u, uint32_t n)
+{
+	struct graph *g = u->g;
+	struct match m;
+	uint32_t x, square, normed, v;
+	struct str line;
+
+	if (!motif_match(u->root[0], &u->s, n, &m) && !motif_match(u->root[1], &u->s, n, &m))
+		return;
+	x = m.var[0];
+	square = m.node[m.nnode - 1];
+	normed = user_with(u, node_outs(g, n)[0], OP_ONNX_MUL, x);
+	if (!normed || g->vals[x].dtype != DT_FP32)
+		return;
+	line = line_of(g, square);
+	v = converted(u, x, square - 1, square, NF_UPCAST);
+	read_instead(g, square, x, v);
+	if (!says(line, "float32") && !says(line, ".float()"))
+		read_instead(g, normed, x, v);
+	convert_back(u, normed);
+	u->norms++;
+}
+
+/* ---- positions ------------------------------------------------------------------------------------------------------------------------------ */
+
+/* Computed of whole numbers and of what the file stores. */
+static bool
+is_position(const struct graph *g, uint32_t v, unsigned depth)
+{
+	uint32_t n = maker_of(g, v);
+	bool found = false;
+
+	if (!n || depth > 12)
+		return false;
+	if (g->nodes[n].op == OP_ONNX_CAST && !dtype_is_float(g->vals[operand_of(g, n, 0)].dtype))
+		return true;
+	for (struct operands it = operands_of(g, n); operand_next(&it);)
+		if (g->vals[it.val].kind == VAL_NODE && dtype_is_float(g->vals[it.val].dtype)) {
+			if (!is_position(g, it.val, depth + 1))
+				return false;
+			found = true;
+		}
+	return found;
+}
+
+static void
+convert_angles(struct upcast *u, uint32_t n)
+{
+	uint32_t scaled;
+	double scale;
+
+	if (!is_position(u->g, operand_of(u->g, n, 0), 0))
+		return;
+	scaled = only_user(u, node_outs(u->g, n)[0]);
+	if (scaled && u->g->nodes[scaled].op == OP_ONNX_MUL && (scalar_of(u->g, operand_of(u->g, scaled, 0), &scale) || scalar_of(u->g, operand_of(u->g, scaled, 1), &scale)))
+		n = scaled;
+	convert_result(u, n, n, NF_DOWNCAST);
+	u->angles++;
+}
+
+/* ---- losses ------------------------------------------------------------------------------------------------------------------------------------ */
+
+/* Through views. */
+static uint32_t
+viewed(const struct graph *g, uint32_t v, unsigned op)
+{
+	uint32_t n = maker_of(g, v);
+
+	for (unsigned depth = 0; n && depth < 8; depth++, n = maker_of(g, v)) {
+		unsigned x = g->nodes[n].op;
+
+		if (x == op)
+			return n;
+		if (x != OP_ONNX_RESHAPE && x != OP_ONNX_SLICE && x != OP_ONNX_IDENTITY && x != OP_ONNX_FLATTEN && x != OP_ONNX_CAST)
+			return 0;
+		v = operand_of(g, n, 0);
+	}
+	return 0;
+}
+
+static void
+convert_logits(struct upcast *u, uint32_t n)
+{
+	struct graph *g = u->g;
+	uint32_t logits = operand_of(g, n, 0), reader = n, view = maker_of(g, logits);
+
+	if (g->vals[logits].dtype != DT_FP32 || !viewed(g, operand_of(g, n, 1), OP_ONNX_PAD))
+		return;
+	while (view && (g->nodes[view].op == OP_ONNX_RESHAPE || g->nodes[view].op == OP_ONNX_SLICE)) {
+		reader = view;
+		logits = operand_of(g, view, 0);
+		view = maker_of(g, logits);
+	}
+	read_instead(g, reader, logits, converted(u, logits, reader - 1, reader, NF_UPCAST));
+	u->losses++;
+}
+
+/* ---- the pass ------------------------------------------------------------------------------------------------------------------------------------- */
+
+/* Older exporters write conversions that change nothing, too. */
+static bool
+shows_conversions(const struct graph *g)
+{
+	for (uint32_t n = 1; n < g->nnode; n++)
+		if (g->nodes[n].op == OP_ONNX_CAST && g->vals[operand_of(g, n, 0)].dtype == DT_FP32 && g->vals[node_outs(g, n)[0]].dtype == DT_FP32)
+			return true;
+	return false;
+}
+
+static void
+say(const struct upcast *u)
+{
+	struct analysis *a = u->s.a;
+
+	if (u->norms)
+		assume(a, "norms by the root of the mean square run in fp32, as libraries write them (%u)", u->norms);
+	if (u->angles)
+		assume(a, "sines and cosines of positions are made in fp32 and converted to the parameters' dtype (%u)", u->angles);
+	if (u->losses)
+		assume(a, "logits are converted to fp32 in front of a loss on labels that are moved by one place (%u)", u->losses);
+}
+
+bool
+pass_upcast(struct analysis *a)
+{
+	struct graph *g = a->g;
+	struct upcast u = {.s = {.a = a, .g = g, .bound = true}, .g = g, .nold = g->nnode};
+
+	if (!str_eq(g->format, S("onnx")) || shows_conversions(g) || g->file_dtype != DT_FP32 || a->r->v[RK_PRECISION].i == PREC_FILE || a->r->v[RK_PRECISION].i == PREC_FP32)
+		return true;
+	u.root[0] = motif_parse(a->c->a, "Reciprocal(Sqrt(Add(ReduceMean(Pow(x, 2)), $e)))");
+	u.root[1] = motif_parse(a->c->a, "Div(1, Sqrt(Add(ReduceMean(Pow(x, 2)), $e)))");
+	find_users(&u);
+	for (uint32_t n = 1; n < u.nold; n++)
+		switch (g->nodes[n].op) {
+		case OP_ONNX_RECIPROCAL:
+		case OP_ONNX_DIV:
+			convert_norm(&u, n);
+			break;
+		case OP_ONNX_COS:
+		case OP_ONNX_SIN:
+			convert_angles(&u, n);
+			break;
+		case OP_ONNX_CROSS_ENTROPY:
+			convert_logits(&u, n);
+			break;
+		default:
+			break;
+		}
+	say(&u);
+	graph_splice(g, u.nold, u.behind);
+	return true;
+}
