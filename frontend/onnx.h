@@ -40,6 +40,7 @@ struct spec {                      /* a line of the exporter's signature */
 	struct str alias;          /* in FX nodes: "p_fc_weight" */
 	uint32_t val;
 	bool buffer, persistent;
+	bool folded;               /* the file has a constant that was computed from it */
 };
 
 struct onnx {

@@ -162,7 +162,7 @@ find_missing_params(struct onnx *l)
 	for (uint32_t i = 1; i < l->nspec; i++) {
 		struct str name = graph_str(l->g, l->spec[i].full);
 
-		if (l->spec[i].buffer || l->g->vals[l->spec[i].val].kind != VAL_NONE)
+		if (l->spec[i].buffer || l->spec[i].folded || l->g->vals[l->spec[i].val].kind != VAL_NONE)
 			continue;
 		if (n++ < 4)
 			names = str_fmt(l->c->a, "%.*s%s%.*s", SFMT(names), n > 1 ? ", " : "", SFMT(name));

@@ -135,8 +135,11 @@ define_stored(struct onnx *l, const char *name, const Onnx__Tensor *t)
 	if (!onnx_define(l, VAL_CONST, name, &v) || !onnx_tensor(l, v, t))
 		return false;
 	*onnx_slot(l, &l->stored, &l->stored_cap, v) = 1;
-	if (s)
+	if (s) {
 		l->g->vals[v].full = s->full;
+		l->g->vals[v].flags = s->buffer ? 0 : VF_TRAINABLE;
+		s->folded = true;
+	}
 	return true;
 }
 

@@ -133,7 +133,7 @@ struct arg {                       /* one operand or attribute of a node */
 
 enum val_kind { VAL_NONE, VAL_INPUT, VAL_PARAM, VAL_BUFFER, VAL_CONST, VAL_NODE };
 enum val_flag {
-	VF_TRAINABLE = 1,          /* PARAM: requires_grad in the file (or the file cannot say) */
+	VF_TRAINABLE = 1,          /* PARAM: requires_grad in the file (or the file cannot say); CONST: computed from such a one */
 	VF_PERSISTENT = 2,         /* BUFFER: in the state dict */
 	VF_LABELS = 4,             /* INPUT that only the loss reads, made by the adapt group */
 	VF_ADAPTER = 8,            /* PARAM that a recipe added (LoRA) */

@@ -79,7 +79,9 @@ eager_rms_norm(struct raiser *r)
 		eager_results(r, n);
 		return true;
 	}
-	wide = eager_out(r, binary(r, OP_TO, x, "dtype", arg_dtype(DT_FP32)));
+	n = binary(r, OP_TO, x, "dtype", arg_dtype(DT_FP32));
+	r->g->nodes[n].flags |= NF_UPCAST;
+	wide = eager_out(r, n);
 	n = binary(r, OP_POW, wide, "exponent", arg_int(2));
 	n = unary(r, OP_MEAN, eager_out(r, n));
 	eager_ints(r, n, "dim", &last, 1);
@@ -88,6 +90,7 @@ eager_rms_norm(struct raiser *r)
 	n = unary(r, OP_RSQRT, eager_out(r, n));
 	n = binary(r, OP_MUL, wide, "other", arg_val(eager_out(r, n)));
 	n = binary(r, OP_TO, eager_out(r, n), "dtype", arg_dtype(dtype));
+	r->g->nodes[n].flags |= dtype == DT_FP32 ? NF_DOWNCAST : 0;
 	n = binary(r, OP_MUL, w, "other", arg_val(eager_out(r, n)));
 	eager_results(r, n);
 	return true;

@@ -45,21 +45,34 @@ half(struct raiser *r, uint32_t x, int64_t start, int64_t end)
 	return eager_out(r, n);
 }
 
-/* The operand of the cosine or sine that a cache is; 0 = it is none. */
+/* The operand of the cosine or sine that a cache is, converted or not; 0 = it is none. */
 static uint32_t
 angles_of(const struct graph *g, uint32_t cache, unsigned op)
 {
 	uint32_t n = maker_of(g, cache);
 
+	if (n && g->nodes[n].flags & NF_DOWNCAST)
+		n = maker_of(g, operand_of(g, n, 0));
 	return n && g->nodes[n].op == op ? operand_of(g, n, 0) : 0;
+}
+
+static uint32_t
+brought_back(struct raiser *r, uint32_t x)
+{
+	uint32_t n = eager_node(r, OP_TO, 1);
+
+	eager_arg(r, n, "self", arg_val(eager_reads(r, x)));
+	eager_arg(r, n, "dtype", arg_dtype(DT_FP32));
+	r->g->nodes[n].flags |= NF_DOWNCAST;
+	return eager_out(r, n);
 }
 
 /* Once, where the first of the copies stood. */
 static void
 make_tables(struct raiser *r, uint32_t angles)
 {
-	uint32_t kept = r->s.n, n = 1;
-	uint32_t twice;
+	uint32_t kept = r->s.n, n = 1, twice, cache = operand_at(&r->s, 1);
+	bool back = r->g->nodes[maker_of(r->g, cache)].flags & NF_DOWNCAST;
 
 	if (r->angles == angles)
 		return;
@@ -69,6 +82,10 @@ make_tables(struct raiser *r, uint32_t angles)
 	twice = joined(r, angles, angles);
 	r->cosines = one_of(r, OP_COS, twice);
 	r->sines = one_of(r, OP_SIN, twice);
+	if (back) {
+		r->cosines = brought_back(r, r->cosines);
+		r->sines = brought_back(r, r->sines);
+	}
 	r->angles = angles;
 	r->s.n = kept;
 }

@@ -1,0 +1,123 @@
+/*
+ * unfold: constants that an exporter computed from a parameter because batch and sequence were fixed. The parameter is back in its place, and so is
+ * the operator: rows of a table at fixed positions are an embedding, anything else was expanded over the batch.
+ */
+#include "../passes.h"
+
+#include <string.h>
+
+struct unfold {
+	struct analysis *a;
+	struct graph *g;
+	uint32_t nold, nval;
+	uint32_t *behind;          uint32_t behind_cap;
+	uint32_t *user;            /* by value: the first node that reads it */
+	unsigned count;
+};
+
+/* The place among the parameters that the frontend kept for it. */
+static uint32_t
+parameter(const struct unfold *u, uint32_t full)
+{
+	for (uint32_t v = 1; v < u->nval; v++)
+		if (u->g->vals[v].kind == VAL_NONE && u->g->vals[v].name == full)
+			return v;
+	return 0;
+}
+
+static uint32_t
+node_before(struct unfold *u, unsigned op, uint32_t user, uint32_t result)
+{
+	struct graph *g = u->g;
+	uint32_t n = node_new(g, op, op_narg(op), 1), at = n - u->nold;
+
+	node_outs(g, n)[0] = result;
+	g->vals[result].kind = VAL_NODE;
+	g->vals[result].node = n;
+	g->vals[result].out = 0;
+	g->nodes[n].name = g->vals[result].name;
+	g->nodes[n].target = graph_name(g, str_of(op_info(op)->name));
+	g->nodes[n].scope = g->nodes[user].scope;
+	g->nodes[n].frame = g->nodes[user].frame;
+	g->nodes[n].nframe = g->nodes[user].nframe;
+	g->nodes[n].origin = g->nodes[user].origin;
+	ROOM(g->c->a, u->behind, at, u->behind_cap, 1);
+	u->behind[at] = user - 1;
+	return n;
+}
+
+/* The positions at which the table was read. */
+static uint32_t
+positions(struct unfold *u, uint32_t v)
+{
+	struct graph *g = u->g;
+	uint32_t ids = val_new(g, VAL_BUFFER, str_fmt(g->c->a, "%.*s_positions", SFMT(graph_str(g, g->vals[v].name))));
+
+	g->vals[ids].full = g->vals[ids].name;
+	g->vals[ids].dtype = DT_INT64;
+	val_shape(g, ids, g->vals[v].rank - 1u, val_dims(g, v));
+	return ids;
+}
+
+static void
+unfold(struct unfold *u, uint32_t v, uint32_t p)
+{
+	struct graph *g = u->g;
+	unsigned rank = g->vals[v].rank;
+	bool table = rank > 1 && !str_starts(graph_str(g, g->vals[v].name), S("expand"));
+	struct sint dim[MAX_RANK];
+	uint32_t n, ids;
+
+	memcpy(dim, val_dims(g, v), rank * sizeof *dim);
+	g->vals[p].kind = VAL_PARAM;
+	g->vals[p].full = g->vals[v].full;
+	g->vals[p].dtype = g->vals[v].dtype;
+	g->vals[p].flags = VF_TRAINABLE;
+	val_shape(g, p, table ? 2 : 1, dim + rank - (table ? 2 : 1));
+	if (table) {
+		ids = positions(u, v);
+		n = node_before(u, OP_EMBEDDING, u->user[v], v);
+		*node_arg(g, n, "weight") = arg_val(p);
+		*node_arg(g, n, "indices") = arg_val(ids);
+	} else {
+		n = node_before(u, OP_EXPAND, u->user[v], v);
+		*node_arg(g, n, "self") = arg_val(p);
+		*node_arg(g, n, "size") = (struct arg){.kind = ARG_INTS, .first = ints_add(g, dim, rank), .count = rank};
+	}
+	g->vals[v].flags = 0;
+	g->vals[v].full = 0;
+	u->count++;
+}
+
+static void
+find_users(struct unfold *u)
+{
+	u->user = NEW(u->a->c->a, uint32_t, u->nval);
+	for (uint32_t n = u->nold; n-- > 1;)
+		for (struct operands it = operands_of(u->g, n); operand_next(&it);)
+			u->user[it.val] = n;
+}
+
+bool
+pass_unfold(struct analysis *a)
+{
+	struct unfold u = {.a = a, .g = a->g, .nold = a->g->nnode, .nval = a->g->nval};
+
+	for (uint32_t v = 1; v < u.nval; v++) {
+		const struct val *x = &a->g->vals[v];
+		uint32_t p;
+
+		if (x->kind != VAL_CONST || !(x->flags & VF_TRAINABLE) || !x->rank || x->rank > MAX_RANK)
+			continue;
+		if (!u.user)
+			find_users(&u);
+		p = u.user[v] ? parameter(&u, x->full) : 0;
+		if (p)
+			unfold(&u, v, p);
+	}
+	if (!u.count)
+		return true;
+	assume(a, "parameters that the exporter folded into constants are as large as what it kept of them (%u)", u.count);
+	graph_splice(a->g, u.nold, u.behind);
+	return true;
+}
