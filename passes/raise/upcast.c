@@ -110,6 +110,24 @@ converted(struct upcast *u, uint32_t x, uint32_t behind, uint32_t like, uint16_t
 	return v;
 }
 
+/* Its statement was one of its own, of which the file shows nothing: text stands for it, one line before or behind that of the node beside it. */
+static void
+set_statement(struct upcast *u, uint32_t v, int line, struct str text)
+{
+	struct graph *g = u->g;
+	struct node *x = &g->nodes[g->vals[v].node];
+	uint32_t at = g->nframe;
+
+	if (!x->nframe)
+		return;
+	ROOM(g->c->a, g->frames, g->nframe, g->frame_cap, x->nframe);
+	for (unsigned i = 0; i < x->nframe; i++)
+		g->frames[g->nframe++] = g->frames[x->frame + i];
+	g->frames[g->nframe - 1].line += (uint32_t)line;
+	g->frames[g->nframe - 1].text = graph_name(g, text);
+	x->frame = at;
+}
+
 static void
 read_instead(struct graph *g, uint32_t n, uint32_t old, uint32_t v)
 {
@@ -118,17 +136,18 @@ read_instead(struct graph *g, uint32_t n, uint32_t old, uint32_t v)
 			*it.slot = v;
 }
 
-/* All readers of x, old ones only, read its conversion. */
-static void
-convert_result(struct upcast *u, uint32_t n, uint32_t like, uint16_t flag)
+/* All readers of a node's result, old ones only, read its conversion, which stands behind another node. */
+static uint32_t
+convert_result(struct upcast *u, uint32_t n, uint32_t behind, uint32_t like, uint16_t flag)
 {
-	uint32_t x = node_outs(u->g, n)[0], v = converted(u, x, n, like, flag);
+	uint32_t x = node_outs(u->g, n)[0], v = converted(u, x, behind, like, flag);
 
 	for (uint32_t i = u->first[x]; i < u->first[x + 1]; i++)
 		read_instead(u->g, u->user[i], x, v);
 	for (uint32_t i = 0; i < u->g->noutput; i++)
 		if (u->g->outputs[i] == x)
 			u->g->outputs[i] = v;
+	return v;
 }
 
 static struct str
@@ -166,7 +185,7 @@ static void
 convert_back(struct upcast *u, uint32_t normed)
 {
 	struct graph *g = u->g;
-	uint32_t y = node_outs(g, normed)[0], product = only_user(u, y), w, plus, behind = normed;
+	uint32_t y = node_outs(g, normed)[0], product = only_user(u, y), w, plus, from = normed, like = normed;
 
 	if (product && g->nodes[product].op == OP_ONNX_MUL) {
 		w = operand_of(g, product, operand_of(g, product, 0) == y ? 1 : 0);
@@ -177,9 +196,10 @@ convert_back(struct upcast *u, uint32_t normed)
 			read_instead(g, n, plus, converted(u, plus, n - 1, n, NF_UPCAST));
 		}
 		if (plus || says(line_of(g, product), ").to(") || says(line_of(g, product), ").type_as("))
-			behind = product;
+			from = product;
+		like = product;
 	}
-	convert_result(u, behind, behind, NF_DOWNCAST);
+	convert_result(u, from, from, like, NF_DOWNCAST);
 }
 
 static void
@@ -188,7 +208,7 @@ convert_norm(struct upcast *u, uint32_t n)
 	struct graph *g = u->g;
 	struct match m;
 	uint32_t x, square, normed, v;
-	struct str line;
+	struct str line, name;
 
 	if (!motif_match(u->root[0], &u->s, n, &m) && !motif_match(u->root[1], &u->s, n, &m))
 		return;
@@ -200,8 +220,12 @@ convert_norm(struct upcast *u, uint32_t n)
 	line = line_of(g, square);
 	v = converted(u, x, square - 1, square, NF_UPCAST);
 	read_instead(g, square, x, v);
-	if (!says(line, "float32") && !says(line, ".float()"))
+	if (!says(line, "float32") && !says(line, ".float()")) {
 		read_instead(g, normed, x, v);
+		line = line_of(g, normed);
+		if (str_cut(&line, ' ', &name) && str_starts(line, S("= ")))
+			set_statement(u, v, -1, str_fmt(g->c->a, "%.*s = %.*s.to(float32)", SFMT(name), SFMT(name)));
+	}
 	convert_back(u, normed);
 	u->norms++;
 }
@@ -231,15 +255,17 @@ is_position(const struct graph *g, uint32_t v, unsigned depth)
 static void
 convert_angles(struct upcast *u, uint32_t n)
 {
-	uint32_t scaled;
+	uint32_t scaled, twin, v;
 	double scale;
 
 	if (!is_position(u->g, operand_of(u->g, n, 0), 0))
 		return;
+	twin = user_with(u, operand_of(u->g, n, 0), u->g->nodes[n].op == OP_ONNX_COS ? OP_ONNX_SIN : OP_ONNX_COS, 0);
 	scaled = only_user(u, node_outs(u->g, n)[0]);
 	if (scaled && u->g->nodes[scaled].op == OP_ONNX_MUL && (scalar_of(u->g, operand_of(u->g, scaled, 0), &scale) || scalar_of(u->g, operand_of(u->g, scaled, 1), &scale)))
 		n = scaled;
-	convert_result(u, n, n, NF_DOWNCAST);
+	v = convert_result(u, n, twin > n ? twin : n, n, NF_DOWNCAST);
+	set_statement(u, v, 2, S("return both"));
 	u->angles++;
 }
 
@@ -267,16 +293,17 @@ static void
 convert_logits(struct upcast *u, uint32_t n)
 {
 	struct graph *g = u->g;
-	uint32_t logits = operand_of(g, n, 0), reader = n, view = maker_of(g, logits);
+	uint32_t logits = operand_of(g, n, 0), reader = n, view = maker_of(g, logits), moved = viewed(g, operand_of(g, n, 1), OP_ONNX_PAD), behind;
 
-	if (g->vals[logits].dtype != DT_FP32 || !viewed(g, operand_of(g, n, 1), OP_ONNX_PAD))
+	if (g->vals[logits].dtype != DT_FP32 || !moved)
 		return;
 	while (view && (g->nodes[view].op == OP_ONNX_RESHAPE || g->nodes[view].op == OP_ONNX_SLICE)) {
 		reader = view;
 		logits = operand_of(g, view, 0);
 		view = maker_of(g, logits);
 	}
-	read_instead(g, reader, logits, converted(u, logits, reader - 1, reader, NF_UPCAST));
+	behind = moved > view && moved < reader ? moved - 1 : reader - 1;
+	read_instead(g, reader, logits, converted(u, logits, behind, reader, NF_UPCAST));
 	u->losses++;
 }
 
