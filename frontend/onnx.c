@@ -207,6 +207,7 @@ read_model(struct onnx *l)
 	onnx_learn_paths(l);
 	if (!onnx_nodes(l, g->node, g->n_node) || !read_outputs(l))
 		return false;
+	onnx_fill_places(l);
 	onnx_find_params(l);
 	onnx_report_losses(l);
 	frontend_file_dtype(l->g);

@@ -100,6 +100,7 @@ const Onnx__Attribute *onnx_attribute(const struct onnx *, const Onnx__Node *, c
 void onnx_sort(struct onnx *, Onnx__Node **, size_t n);          /* into an order in which they can run */
 
 /* onnx_scope.c */
+void onnx_fill_places(struct onnx *);                              /* of nodes without a record, when all are read */
 void onnx_place(struct onnx *, const Onnx__Node *, struct place *);
 struct str onnx_property(Onnx__Property *const *, size_t n, const char *key);
 bool onnx_next_item(struct str *list, struct str *item);         /* of a Python list of strings */

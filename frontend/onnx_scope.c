@@ -370,3 +370,46 @@ onnx_place(struct onnx *l, const Onnx__Node *node, struct place *p)
 	read_fx(l, property(node, "pkg.torch.onnx.fx_node"), p);
 	read_stack(l, property(node, "pkg.torch.onnx.stack_trace"), p);
 }
+
+static uint32_t
+common_scope(const struct graph *g, uint32_t a, uint32_t b)
+{
+	unsigned depth = g->scopes[a].depth < g->scopes[b].depth ? g->scopes[a].depth : g->scopes[b].depth;
+
+	a = scope_at(g, a, depth);
+	b = scope_at(g, b, depth);
+	while (a != b) {
+		a = g->scopes[a].parent;
+		b = g->scopes[b].parent;
+	}
+	return a;
+}
+
+static bool
+is_recorded(const struct node *x)
+{
+	return x->fx || x->scope || x->nframe;
+}
+
+/* Nodes that the exporter's optimiser made without a record (Split) stand in the module that those before and behind them have in common. */
+void
+onnx_fill_places(struct onnx *l)
+{
+	struct graph *g = l->g;
+	uint32_t before = 0, behind;
+	bool fx = false;
+
+	for (uint32_t n = 1; n < g->nnode; n++)
+		fx |= g->nodes[n].fx != 0;
+	for (uint32_t n = 1; fx && n < g->nnode; n++) {
+		if (is_recorded(&g->nodes[n])) {
+			before = n;
+			continue;
+		}
+		for (behind = n + 1; behind < g->nnode && !is_recorded(&g->nodes[behind]); behind++)
+			;
+		for (; before && behind < g->nnode && n < behind; n++)
+			g->nodes[n].scope = common_scope(g, g->nodes[before].scope, g->nodes[behind].scope);
+		n = behind - 1;
+	}
+}

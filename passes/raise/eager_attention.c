@@ -206,28 +206,50 @@ read_scores(struct raiser *r, struct sdpa *t, uint32_t scores)
 
 /* ---- the operator ------------------------------------------------------------------------------------------------------------------------- */
 
-/* The dropout that the exporter's optimiser lost: the fifth argument of its record. */
-static void
-recorded_dropout(const struct raiser *r, struct sdpa *t)
+/* An argument of the exporter's own record of the operator, as text; empty = not recorded. */
+static struct str
+recorded_arg(const struct raiser *r, int place)
 {
-	struct str args = graph_str(r->g, r->g->nodes[r->s.n].fx_args), one;
-	int depth = 0, place = 0;
-	uint32_t i = 0, start = 0;
+	struct str args = graph_str(r->g, r->g->nodes[r->s.n].fx_args);
+	int depth = 0;
+	uint32_t start = 8;
 
 	if (!is_recorded(r->g, r->s.n) || !str_starts(args, S("args = (")))
-		return;
-	for (i = start = 8; i < args.n && depth >= 0; i++) {
+		return S("");
+	for (uint32_t i = start; i < args.n && depth >= 0; i++) {
 		char c = args.p[i];
 
 		depth += c == '[' || c == '(';
 		depth -= c == ']' || c == ')';
 		if (depth > 0 || (c != ',' && depth == 0))
 			continue;
-		one = str_trim(str_sub(args, start, i));
-		if (place++ == 4)
-			t->dropout = strtod(one.p, NULL);
+		if (place-- == 0)
+			return str_trim(str_sub(args, start, i));
 		start = i + 1;
 	}
+	return S("");
+}
+
+/* The dropout that the exporter's optimiser lost. */
+static double
+dropout(const struct raiser *r, double found)
+{
+	struct str text = recorded_arg(r, 4);
+
+	return text.n ? strtod(text.p, NULL) : found;
+}
+
+/* x.contiguous() is a copy that changes nothing: exporters drop it, but name it in their record. */
+static uint32_t
+as_recorded(struct raiser *r, int place, uint32_t v)
+{
+	uint32_t n;
+
+	if (!str_starts(recorded_arg(r, place), S("%clone")) || str_starts(graph_str(r->g, r->g->vals[v].name), S("clone")))
+		return v;
+	n = eager_node(r, OP_CONTIGUOUS, 1);
+	eager_tensor(r, n, "self", v);
+	return eager_out(r, n);
 }
 
 static void
@@ -235,14 +257,14 @@ write_attention(struct raiser *r, const struct sdpa *t)
 {
 	int64_t dim[MAX_RANK];
 	unsigned rank;
-	uint32_t n = eager_node(r, OP_SDPA, 1);
+	uint32_t q = as_recorded(r, 0, t->q), k = as_recorded(r, 1, t->k), v = as_recorded(r, 2, t->v), n = eager_node(r, OP_SDPA, 1);
 	double scale = t->scaled ? t->scale_q * t->scale_k : 1;
 
-	eager_tensor(r, n, "query", t->q);
-	eager_tensor(r, n, "key", t->k);
-	eager_tensor(r, n, "value", t->v);
+	eager_tensor(r, n, "query", q);
+	eager_tensor(r, n, "key", k);
+	eager_tensor(r, n, "value", v);
 	eager_tensor(r, n, "attn_mask", t->mask);
-	eager_arg(r, n, "dropout_p", arg_float(t->dropout));
+	eager_arg(r, n, "dropout_p", arg_float(dropout(r, t->dropout)));
 	eager_arg(r, n, "is_causal", arg_bool(t->causal));
 	if (!eager_size(r, t->q, dim, &rank) || !rank || fabs(scale * sqrt((double)dim[rank - 1]) - 1) > 1e-3)
 		eager_arg(r, n, "scale", arg_float(scale));
@@ -264,7 +286,6 @@ eager_attention(struct raiser *r)
 		return false;
 	if (!t.scaled && !t.guarded && !t.turned && !is_recorded(g, r->s.n))
 		return false;
-	recorded_dropout(r, &t);
 	write_attention(r, &t);
 	return true;
 }
@@ -284,7 +305,6 @@ eager_attention_operator(struct raiser *r)
 	t.scale_q = sqrt(scale > 0 ? scale : 1 / sqrt((double)dim[3]));
 	t.scale_k = t.scale_q;
 	t.causal = attr_int(&r->s, "is_causal") != 0;
-	recorded_dropout(r, &t);
 	write_attention(r, &t);
 	return true;
 }
