@@ -63,6 +63,13 @@ compares_with_constant(const struct graph *g, uint32_t n)
 	return !(op == OP_GE && c <= 0) && !(op == OP_GT && c < 0);
 }
 
+/* Positions that an exporter computed because all sizes were fixed. */
+static bool
+is_constant(const struct graph *g, uint32_t v)
+{
+	return g->vals[v].kind == VAL_CONST;
+}
+
 static void
 look_at(struct masks *m, uint32_t n, struct finding *f)
 {
@@ -73,7 +80,7 @@ look_at(struct masks *m, uint32_t n, struct finding *f)
 	f->orders |= orders_positions(g, n);
 	f->compares |= orders_positions(g, n) || (op >= OP_EQ && op <= OP_GE);
 	f->bounds |= compares_with_constant(g, n);
-	f->matches |= (op == OP_EQ || op == OP_NE) && x[0].kind == ARG_VAL && x[1].kind == ARG_VAL;
+	f->matches |= (op == OP_EQ || op == OP_NE) && x[0].kind == ARG_VAL && x[1].kind == ARG_VAL && !(is_constant(g, x[0].u.val) && is_constant(g, x[1].u.val));
 	f->counts |= op == OP_CUMSUM;
 	f->chooses |= op == OP_WHERE || op == OP_MASKED_FILL;
 	f->foreign |= !makes_numbers(op);
@@ -175,6 +182,13 @@ unrepeated(const struct graph *g, uint32_t v)
 	return expanded && reshaped && dim_of(g, x, 3) != dim_of(g, v, 3) ? x : v;
 }
 
+/* A whole mask that an exporter computed because all sizes were fixed: with the sizes of one run there is no padding in it. */
+static bool
+is_folded(const struct graph *g, uint32_t v)
+{
+	return is_constant(g, v) && !g->vals[v].full && g->vals[v].rank == 4 && str_eq(g->format, S("onnx"));
+}
+
 static void
 simplify_attention(struct masks *m, uint32_t n)
 {
@@ -184,9 +198,10 @@ simplify_attention(struct masks *m, uint32_t n)
 
 	if (mask->kind != ARG_VAL || q->kind != ARG_VAL || k->kind != ARG_VAL || v->kind != ARG_VAL)
 		return;
-	kind = classify(m, mask->u.val, dim_of(g, k->u.val, 2));
+	kind = is_folded(g, mask->u.val) ? CAUSAL : classify(m, mask->u.val, dim_of(g, k->u.val, 2));
 	if (kind == NOT_A_MASK)
 		return;
+	m->folded |= is_folded(g, mask->u.val);
 	*mask = (struct arg){.kind = ARG_NONE};
 	*node_arg(g, n, "is_causal") = arg_bool(kind == CAUSAL && dim_of(g, q->u.val, 2) > 1);
 	k->u.val = unrepeated(g, k->u.val);
@@ -276,6 +291,9 @@ sweep(struct graph *g, const uint32_t *before, uint32_t *now)
 			now[it.val]--;
 		g->nodes[n].flags |= NF_DEAD;
 	}
+	for (uint32_t v = 1; v < g->nval; v++)
+		if (is_folded(g, v) && before[v] && !now[v])
+			g->vals[v].kind = VAL_NONE;
 }
 
 bool
@@ -302,6 +320,8 @@ pass_masks(struct analysis *a)
 	masks_unpack(&m);
 	if (m.dropped)
 		assume(a, "no padding: attention masks that are causal or all true are dropped, as the libraries do");
+	if (m.folded)
+		assume(a, "masks that the exporter folded into constants are taken to be causal or all true");
 	uses_count(g, now);
 	sweep(g, before, now);
 	return true;               /* dead nodes are still there: adapt/attention.c puts a written-out mask where the last one stood */

@@ -10,7 +10,7 @@ struct masks {
 	uint8_t *kind;             /* per value: enum mask_kind + 1, 0 = not looked at */
 	uint32_t *seen, run;       /* per node */
 	uint32_t *stack;
-	bool dropped;
+	bool dropped, folded;
 };
 
 struct finding {

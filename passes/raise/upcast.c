@@ -243,12 +243,15 @@ is_position(const struct graph *g, uint32_t v, unsigned depth)
 		return false;
 	if (g->nodes[n].op == OP_ONNX_CAST && !dtype_is_float(g->vals[operand_of(g, n, 0)].dtype))
 		return true;
-	for (struct operands it = operands_of(g, n); operand_next(&it);)
-		if (g->vals[it.val].kind == VAL_NODE && dtype_is_float(g->vals[it.val].dtype)) {
-			if (!is_position(g, it.val, depth + 1))
-				return false;
-			found = true;
-		}
+	for (struct operands it = operands_of(g, n); operand_next(&it);) {
+		const struct val *x = &g->vals[it.val];
+
+		if (!dtype_is_float(x->dtype))
+			continue;
+		if (x->kind == VAL_NODE && !is_position(g, it.val, depth + 1))
+			return false;
+		found |= x->kind == VAL_NODE || (x->kind == VAL_CONST && x->rank > 1);
+	}
 	return found;
 }
 
