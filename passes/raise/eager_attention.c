@@ -94,6 +94,10 @@ read_mask(struct raiser *r, struct sdpa *t, uint32_t v)
 	uint32_t n = maker_of(g, v);
 	double kept, masked;
 
+	if (n && g->nodes[n].flags & NF_DOWNCAST) {
+		v = operand_of(g, n, 0);
+		n = maker_of(g, v);
+	}
 	t->mask = v;
 	if (is_triangle(g, v)) {
 		t->causal = true;

@@ -204,7 +204,7 @@ variable(struct writer *w, struct str name, struct arg *out)
 	return false;
 }
 
-/* "%axis": an attribute of the raised node, or its default. "%size": the dims of its result. */
+/* "%axis": an attribute of the raised node, or its default. "%size", "%type": the dims and the dtype of its result. */
 static bool
 attribute(struct writer *w, struct str name, struct arg *out)
 {
@@ -217,6 +217,10 @@ attribute(struct writer *w, struct str name, struct arg *out)
 		if (!eager_size(r, node_outs(r->g, r->s.n)[0], dim, &rank))
 			return false;
 		*out = arg_ints(r->g, dim, rank);
+		return true;
+	}
+	if (str_eq(name, S("type"))) {
+		*out = arg_dtype(r->g->vals[node_outs(r->g, r->s.n)[0]].dtype);
 		return true;
 	}
 	*out = *arg_of(&r->s, text);
@@ -260,6 +264,10 @@ term(struct writer *w, struct arg *out)
 	}
 	if (x.n && x.p[0] == '%')
 		return attribute(w, str_sub(x, 1, x.n), out);
+	if (str_eq(x, S("none"))) {
+		*out = (struct arg){.kind = ARG_NONE};
+		return true;
+	}
 	if (str_eq(x, S("true")) || str_eq(x, S("false"))) {
 		*out = arg_bool(x.p[0] == 't');
 		return true;

@@ -119,7 +119,7 @@ of_channels(const struct raiser *r, uint32_t v)
 {
 	uint32_t n = maker_of(r->g, v);
 
-	return n && r->g->nodes[n].op == OP_ONNX_UNSQUEEZE ? operand_of(r->g, n, 0) : v;
+	return n && (r->g->nodes[n].op == OP_ONNX_UNSQUEEZE || r->g->nodes[n].op == OP_RESHAPE) ? operand_of(r->g, n, 0) : v;
 }
 
 /* An instance norm without weights over rows of [N, groups, rest], then the weights of the channels. */

@@ -1,6 +1,7 @@
 /*
  * unfold: constants that an exporter computed from a parameter because batch and sequence were fixed. The parameter is back in its place, and so is
- * the operator: rows of a table at fixed positions are an embedding, anything else was expanded over the batch.
+ * the operator: rows of a table at fixed positions are an embedding; one dim among others of size 1 was given them; anything else was
+ * expanded over the batch.
  */
 #include "../passes.h"
 
@@ -59,12 +60,29 @@ positions(struct unfold *u, uint32_t v)
 	return ids;
 }
 
+/* The dim that is larger than 1 where all others are 1; rank = there is none such. */
+static unsigned
+only_dim(const struct graph *g, uint32_t v)
+{
+	unsigned found = g->vals[v].rank;
+
+	for (unsigned i = 0; i < g->vals[v].rank; i++) {
+		if (val_dims(g, v)[i].n == 1)
+			continue;
+		if (found < g->vals[v].rank)
+			return g->vals[v].rank;
+		found = i;
+	}
+	return found;
+}
+
 static void
 unfold(struct unfold *u, uint32_t v, uint32_t p)
 {
 	struct graph *g = u->g;
 	unsigned rank = g->vals[v].rank;
-	bool table = rank > 1 && !str_starts(graph_str(g, g->vals[v].name), S("expand"));
+	unsigned alone = only_dim(g, v);
+	bool view = alone < rank, table = !view && rank > 1 && !str_starts(graph_str(g, g->vals[v].name), S("expand"));
 	struct sint dim[MAX_RANK];
 	uint32_t n, ids;
 
@@ -73,8 +91,12 @@ unfold(struct unfold *u, uint32_t v, uint32_t p)
 	g->vals[p].full = g->vals[v].full;
 	g->vals[p].dtype = g->vals[v].dtype;
 	g->vals[p].flags = VF_TRAINABLE;
-	val_shape(g, p, table ? 2 : 1, dim + rank - (table ? 2 : 1));
-	if (table) {
+	val_shape(g, p, table ? 2 : 1, dim + (view ? alone : rank - (table ? 2 : 1)));
+	if (view) {
+		n = node_before(u, OP_RESHAPE, u->user[v], v);
+		*node_arg(g, n, "self") = arg_val(p);
+		*node_arg(g, n, "shape") = (struct arg){.kind = ARG_INTS, .first = ints_add(g, dim, rank), .count = rank};
+	} else if (table) {
 		ids = positions(u, v);
 		n = node_before(u, OP_EMBEDDING, u->user[v], v);
 		*node_arg(g, n, "weight") = arg_val(p);
@@ -85,6 +107,7 @@ unfold(struct unfold *u, uint32_t v, uint32_t p)
 		*node_arg(g, n, "size") = (struct arg){.kind = ARG_INTS, .first = ints_add(g, dim, rank), .count = rank};
 	}
 	g->vals[v].flags = 0;
+	g->vals[v].data = DATA_NONE;
 	g->vals[v].full = 0;
 	u->count++;
 }

@@ -4,7 +4,7 @@
  *
  *     x * rsqrt(mean(x^2) + eps)            x is converted, the result converted back before the weight; behind it if the weight is 1 + w, or if the line
  *                                           says so; a line that converts inside of the mean converts there alone
- *     sine and cosine of positions          the result is converted back
+ *     sines of positions, masks, biases: what no parameter and no input has a part in         converted where it meets what the model computes
  *     the loss of labels that are moved by one place        the logits are converted
  *
  * Softmax with dtype=float32 is put back where attention has been told from other uses (eager_attention.c).
@@ -21,7 +21,8 @@ struct upcast {
 	uint32_t *first, *user;    /* by value: users[first[v]] .. users[first[v + 1]]: nodes that read it */
 	uint32_t nval;
 	struct motif *root[2];     /* one over the root of a mean of squares */
-	unsigned norms, angles, losses;
+	bool *table;               /* by value */
+	unsigned norms, tables, losses;
 };
 
 /* ---- readers ----------------------------------------------------------------------------------------------------------------------- */
@@ -230,46 +231,99 @@ convert_norm(struct upcast *u, uint32_t n)
 	u->norms++;
 }
 
-/* ---- positions ------------------------------------------------------------------------------------------------------------------------------ */
+/* ---- tables --------------------------------------------------------------------------------------------------------------------------------- */
 
-/* Computed of whole numbers and of what the file stores. */
 static bool
-is_position(const struct graph *g, uint32_t v, unsigned depth)
+is_table_leaf(const struct val *x)
 {
-	uint32_t n = maker_of(g, v);
-	bool found = false;
+	return x->kind == VAL_CONST || (x->kind == VAL_BUFFER && !(x->flags & VF_PERSISTENT));
+}
 
-	if (!n || depth > 12)
-		return false;
-	if (g->nodes[n].op == OP_ONNX_CAST && !dtype_is_float(g->vals[operand_of(g, n, 0)].dtype))
-		return true;
-	for (struct operands it = operands_of(g, n); operand_next(&it);) {
-		const struct val *x = &g->vals[it.val];
+/* Computed of whole numbers, constants and tables alone: no parameter and no input of the model has a part in it. */
+static void
+find_tables(struct upcast *u)
+{
+	struct graph *g = u->g;
 
-		if (!dtype_is_float(x->dtype))
-			continue;
-		if (x->kind == VAL_NODE && !is_position(g, it.val, depth + 1))
-			return false;
-		found |= x->kind == VAL_NODE || (x->kind == VAL_CONST && x->rank > 1);
+	u->table = NEW(g->c->a, bool, g->nval);
+	for (uint32_t v = 1; v < g->nval; v++)
+		u->table[v] = is_table_leaf(&g->vals[v]) && dtype_is_float(g->vals[v].dtype);
+	for (uint32_t n = 1; n < u->nold; n++) {
+		uint32_t y = node_outs(g, n)[0];
+		bool pure = g->nodes[n].op != OP_ONNX_RANDOM_UNIFORM_LIKE && g->nodes[n].op != OP_ONNX_RANDOM_NORMAL_LIKE && op_is_onnx(g->nodes[n].op);
+
+		for (struct operands it = operands_of(g, n); operand_next(&it);)
+			pure &= !dtype_is_float(g->vals[it.val].dtype) || u->table[it.val];
+		u->table[y] = pure && dtype_is_float(g->vals[y].dtype);
 	}
-	return found;
+}
+
+static bool
+is_view(unsigned op)
+{
+	return op == OP_ONNX_UNSQUEEZE || op == OP_ONNX_SQUEEZE || op == OP_ONNX_EXPAND || op == OP_ONNX_RESHAPE || op == OP_ONNX_SLICE || op == OP_ONNX_TRANSPOSE;
+}
+
+/* What a table was before it was viewed, if nothing else reads it; 0 = that has been converted. */
+static uint32_t
+unviewed(const struct upcast *u, uint32_t v)
+{
+	uint32_t n = maker_of(u->g, v), x;
+
+	while (n && n < u->nold && is_view(u->g->nodes[n].op)) {
+		x = operand_of(u->g, n, 0);
+		if (x >= u->nval)
+			return 0;
+		for (uint32_t i = u->first[x]; i < u->first[x + 1]; i++)
+			if (!is_view(u->g->nodes[u->user[i]].op) && u->g->nodes[u->user[i]].op != OP_ONNX_SHAPE)
+				return v;
+		if (!maker_of(u->g, x))
+			return v;
+		v = x;
+		n = maker_of(u->g, v);
+	}
+	return v;
+}
+
+static bool
+meets_elements(unsigned op)
+{
+	return op == OP_ONNX_ADD || op == OP_ONNX_SUB || op == OP_ONNX_MUL || op == OP_ONNX_DIV || op == OP_ONNX_WHERE || op == OP_ONNX_MAX || op == OP_ONNX_MIN ||
+	       op == OP_ONNX_CONCAT || op == OP_ONNX_MATMUL;
 }
 
 static void
-convert_angles(struct upcast *u, uint32_t n)
+convert_table(struct upcast *u, uint32_t n, uint32_t v)
 {
-	uint32_t scaled, twin, v;
-	double scale;
+	uint32_t x = unviewed(u, v), made = maker_of(u->g, x), twin = 0;
 
-	if (!is_position(u->g, operand_of(u->g, n, 0), 0))
+	if (!x)
 		return;
-	twin = user_with(u, operand_of(u->g, n, 0), u->g->nodes[n].op == OP_ONNX_COS ? OP_ONNX_SIN : OP_ONNX_COS, 0);
-	scaled = only_user(u, node_outs(u->g, n)[0]);
-	if (scaled && u->g->nodes[scaled].op == OP_ONNX_MUL && (scalar_of(u->g, operand_of(u->g, scaled, 0), &scale) || scalar_of(u->g, operand_of(u->g, scaled, 1), &scale)))
-		n = scaled;
-	v = convert_result(u, n, twin > n ? twin : n, n, NF_DOWNCAST);
-	set_statement(u, v, 2, S("return both"));
-	u->angles++;
+	u->tables++;
+	if (!made) {
+		read_instead(u->g, n, v, converted(u, v, n - 1, n, NF_DOWNCAST));
+		return;
+	}
+	if (u->g->nodes[made].op == OP_ONNX_COS || u->g->nodes[made].op == OP_ONNX_SIN)
+		twin = user_with(u, operand_of(u->g, made, 0), u->g->nodes[made].op == OP_ONNX_COS ? OP_ONNX_SIN : OP_ONNX_COS, 0);
+	set_statement(u, convert_result(u, made, twin > made ? twin : made, made, NF_DOWNCAST), 2, S("return both"));
+}
+
+/* A table that meets what the model computes: that is in 16 bits and stays so. */
+static void
+convert_tables(struct upcast *u, uint32_t n)
+{
+	struct graph *g = u->g;
+	bool computed = false;
+	double number;
+
+	if (!meets_elements(g->nodes[n].op) || !dtype_is_float(g->vals[node_outs(g, n)[0]].dtype))
+		return;
+	for (struct operands it = operands_of(g, n); operand_next(&it);)
+		computed |= dtype_is_float(g->vals[it.val].dtype) && (it.val >= u->nval || !u->table[it.val]) && !(maker_of(g, it.val) && g->nodes[maker_of(g, it.val)].flags & NF_DOWNCAST);
+	for (struct operands it = operands_of(g, n); computed && operand_next(&it);)
+		if (it.val < u->nval && u->table[it.val] && !scalar_of(g, it.val, &number) && g->vals[it.val].rank && g->vals[it.val].rank != RANK_UNKNOWN && g->vals[it.val].dtype == DT_FP32)
+			convert_table(u, n, it.val);
 }
 
 /* ---- losses ------------------------------------------------------------------------------------------------------------------------------------ */
@@ -329,8 +383,8 @@ say(const struct upcast *u)
 
 	if (u->norms)
 		assume(a, "norms by the root of the mean square run in fp32, as libraries write them (%u)", u->norms);
-	if (u->angles)
-		assume(a, "sines and cosines of positions are made in fp32 and converted to the parameters' dtype (%u)", u->angles);
+	if (u->tables)
+		assume(a, "masks, biases, sines and cosines of positions are converted to the parameters' dtype where they meet what the model computes (%u)", u->tables);
 	if (u->losses)
 		assume(a, "logits are converted to fp32 in front of a loss on labels that are moved by one place (%u)", u->losses);
 }
@@ -346,15 +400,14 @@ pass_upcast(struct analysis *a)
 	u.root[0] = motif_parse(a->c->a, "Reciprocal(Sqrt(Add(ReduceMean(Pow(x, 2)), $e)))");
 	u.root[1] = motif_parse(a->c->a, "Div(1, Sqrt(Add(ReduceMean(Pow(x, 2)), $e)))");
 	find_users(&u);
+	find_tables(&u);
+	for (uint32_t n = 1; n < u.nold; n++)
+		convert_tables(&u, n);
 	for (uint32_t n = 1; n < u.nold; n++)
 		switch (g->nodes[n].op) {
 		case OP_ONNX_RECIPROCAL:
 		case OP_ONNX_DIV:
 			convert_norm(&u, n);
-			break;
-		case OP_ONNX_COS:
-		case OP_ONNX_SIN:
-			convert_angles(&u, n);
 			break;
 		case OP_ONNX_CROSS_ENTROPY:
 			convert_logits(&u, n);
