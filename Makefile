@@ -22,7 +22,7 @@ FRONTEND = export export_arg export_node export_region foreign frontend json loa
 	onnx onnx_call onnx_lossy onnx_node onnx_order onnx_param onnx_scope onnx_value onnx_wire place pickle recipe \
 	script script_aten script_branch script_builtin script_call script_eval script_input script_lex script_list script_object script_parse script_run script_thing textir zip
 PASSES = analyze blocks calls pass sweep sweep_fit sweep_values \
-	raise/bind raise/eager raise/eager_attention raise/eager_build raise/eager_index raise/eager_layer raise/eager_rotary raise/eager_shape raise/fold raise/fold_move raise/infer raise/infer_prim raise/infer_region raise/inputs raise/motif raise/noops raise/select raise/separate \
+	raise/bind raise/eager raise/eager_attention raise/eager_build raise/eager_index raise/eager_layer raise/eager_rotary raise/eager_shape raise/fold raise/fold_move raise/infer raise/infer_prim raise/infer_region raise/inputs raise/motif raise/noops raise/record raise/select \
 	raise/shape raise/shape_basic raise/shape_dense raise/shape_image raise/shape_index raise/shape_move raise/shape_signal raise/shape_util raise/unfold raise/upcast \
 	adapt/attention adapt/cast_returns adapt/casts adapt/checkpoint adapt/device adapt/functions adapt/lifetime adapt/lora adapt/loss adapt/masks adapt/modality adapt/modes adapt/packed adapt/precision adapt/trainable \
 	lower/build lower/build_dense lower/build_index lower/build_reduce lower/build_view lower/call lower/checkpoint lower/code \

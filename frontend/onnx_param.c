@@ -112,6 +112,19 @@ take_spec(struct onnx *l, uint32_t v, const struct spec *s)
 	x->flags = x->kind == VAL_PARAM ? VF_TRAINABLE : s->persistent ? VF_PERSISTENT : 0;
 }
 
+/* A constant that was computed from a parameter shows its size if it is rows of a table, was expanded, or has one dim among others of size 1. */
+static bool
+shows_parameter(const struct onnx *l, uint32_t v)
+{
+	const struct val *x = &l->g->vals[v];
+	struct str name = graph_str(l->g, x->name);
+	unsigned large = 0;
+
+	for (unsigned i = 0; x->rank != RANK_UNKNOWN && i < x->rank; i++)
+		large += val_dims(l->g, v)[i].n != 1;
+	return str_starts(name, S("embedding")) || str_starts(name, S("expand")) || large <= 1;
+}
+
 /* A stored tensor takes the place that the signature gave it; others get a new one. */
 static bool
 define_stored(struct onnx *l, const char *name, const Onnx__Tensor *t)
@@ -135,9 +148,10 @@ define_stored(struct onnx *l, const char *name, const Onnx__Tensor *t)
 	if (!onnx_define(l, VAL_CONST, name, &v) || !onnx_tensor(l, v, t))
 		return false;
 	*onnx_slot(l, &l->stored, &l->stored_cap, v) = 1;
-	if (s) {
+	if (s)
 		l->g->vals[v].full = s->full;
-		l->g->vals[v].flags = s->buffer ? 0 : VF_TRAINABLE;
+	if (s && !s->buffer && shows_parameter(l, v)) {
+		l->g->vals[v].flags = VF_TRAINABLE;
 		s->folded = true;
 	}
 	return true;

@@ -250,7 +250,7 @@ find_tables(struct upcast *u)
 		u->table[v] = is_table_leaf(&g->vals[v]) && dtype_is_float(g->vals[v].dtype);
 	for (uint32_t n = 1; n < u->nold; n++) {
 		uint32_t y = node_outs(g, n)[0];
-		bool pure = g->nodes[n].op != OP_ONNX_RANDOM_UNIFORM_LIKE && g->nodes[n].op != OP_ONNX_RANDOM_NORMAL_LIKE && op_is_onnx(g->nodes[n].op);
+		bool pure = g->nodes[n].op != OP_ONNX_RANDOM_UNIFORM_LIKE && g->nodes[n].op != OP_ONNX_RANDOM_NORMAL_LIKE;
 
 		for (struct operands it = operands_of(g, n); operand_next(&it);)
 			pure &= !dtype_is_float(g->vals[it.val].dtype) || u->table[it.val];
@@ -292,10 +292,34 @@ meets_elements(unsigned op)
 	       op == OP_ONNX_CONCAT || op == OP_ONNX_MATMUL;
 }
 
+static bool
+scales(const struct graph *g, uint32_t n)
+{
+	double number;
+
+	if (g->nodes[n].op == OP_MUL)
+		return node_arg(g, n, "other")->kind == ARG_FLOAT;
+	return g->nodes[n].op == OP_ONNX_MUL && (scalar_of(g, operand_of(g, n, 0), &number) || scalar_of(g, operand_of(g, n, 1), &number));
+}
+
+/* Of sines and cosines of the same angles, maybe scaled, the one that the other is made with; 0 = none. Both are returned together. */
+static uint32_t
+other_of_pair(const struct upcast *u, uint32_t n)
+{
+	const struct graph *g = u->g;
+	bool scaled = scales(g, n);
+	uint32_t wave = scaled ? maker_of(g, operand_of(g, n, 0)) : n, other;
+
+	if (!wave || (g->nodes[wave].op != OP_ONNX_COS && g->nodes[wave].op != OP_ONNX_SIN))
+		return 0;
+	other = user_with(u, operand_of(g, wave, 0), g->nodes[wave].op == OP_ONNX_COS ? OP_ONNX_SIN : OP_ONNX_COS, 0);
+	return other && scaled ? only_user(u, node_outs(g, other)[0]) : other;
+}
+
 static void
 convert_table(struct upcast *u, uint32_t n, uint32_t v)
 {
-	uint32_t x = unviewed(u, v), made = maker_of(u->g, x), twin = 0;
+	uint32_t x = unviewed(u, v), made = maker_of(u->g, x), twin;
 
 	if (!x)
 		return;
@@ -304,8 +328,7 @@ convert_table(struct upcast *u, uint32_t n, uint32_t v)
 		read_instead(u->g, n, v, converted(u, v, n - 1, n, NF_DOWNCAST));
 		return;
 	}
-	if (u->g->nodes[made].op == OP_ONNX_COS || u->g->nodes[made].op == OP_ONNX_SIN)
-		twin = user_with(u, operand_of(u->g, made, 0), u->g->nodes[made].op == OP_ONNX_COS ? OP_ONNX_SIN : OP_ONNX_COS, 0);
+	twin = other_of_pair(u, made);
 	set_statement(u, convert_result(u, made, twin > made ? twin : made, made, NF_DOWNCAST), 2, S("return both"));
 }
 
@@ -339,7 +362,7 @@ viewed(const struct graph *g, uint32_t v, unsigned op)
 
 		if (x == op)
 			return n;
-		if (x != OP_ONNX_RESHAPE && x != OP_ONNX_SLICE && x != OP_ONNX_IDENTITY && x != OP_ONNX_FLATTEN && x != OP_ONNX_CAST)
+		if (x != OP_ONNX_RESHAPE && x != OP_ONNX_SLICE && x != OP_ONNX_IDENTITY && x != OP_ONNX_FLATTEN && x != OP_ONNX_CAST && x != OP_CONTIGUOUS)
 			return 0;
 		v = operand_of(g, n, 0);
 	}
@@ -354,7 +377,7 @@ convert_logits(struct upcast *u, uint32_t n)
 
 	if (g->vals[logits].dtype != DT_FP32 || !moved)
 		return;
-	while (view && (g->nodes[view].op == OP_ONNX_RESHAPE || g->nodes[view].op == OP_ONNX_SLICE)) {
+	while (view && (g->nodes[view].op == OP_ONNX_RESHAPE || g->nodes[view].op == OP_ONNX_SLICE || g->nodes[view].op == OP_CONTIGUOUS)) {
 		reader = view;
 		logits = operand_of(g, view, 0);
 		view = maker_of(g, logits);

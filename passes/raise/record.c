@@ -1,0 +1,209 @@
+/*
+ * record: operators that the exporter's record of its program names twice and the file has once, because both did the same. Every node of such a file
+ * carries the operator of the program that it is part of, with the names of its operands; where the file has no operand of that name but one of the
+ * same operator, the operator runs again, in the module that reads it: PyTorch runs both.
+ */
+#include "../passes.h"
+
+#include <string.h>
+
+struct record {
+	struct analysis *a;
+	struct graph *g;
+	uint32_t nold;
+	uint32_t *behind;          uint32_t behind_cap;
+	struct strtab *names;      /* of values: those of the file, and those that were made */
+	uint32_t *val;             /* by number of a name: the value that was made for it, 0 = the file has it */
+	uint32_t val_cap;
+	unsigned count;
+};
+
+/* ---- names ------------------------------------------------------------------------------------------------------------------------ */
+
+/* "mul_15" without its number */
+static struct str
+base(struct str name)
+{
+	uint32_t n = name.n;
+
+	while (n && name.p[n - 1] >= '0' && name.p[n - 1] <= '9')
+		n--;
+	return n && n < name.n && name.p[n - 1] == '_' ? str_sub(name, 0, n - 1) : name;
+}
+
+/* The next "%name" of a record. */
+static bool
+next_name(struct str *rest, struct str *name)
+{
+	int64_t at = str_find(*rest, '%');
+	uint32_t n = 0;
+
+	if (at < 0)
+		return false;
+	*rest = str_sub(*rest, (uint32_t)at + 1, rest->n);
+	while (n < rest->n && (rest->p[n] == '_' || (rest->p[n] >= '0' && rest->p[n] <= '9') || (rest->p[n] >= 'a' && rest->p[n] <= 'z') || (rest->p[n] >= 'A' && rest->p[n] <= 'Z')))
+		n++;
+	*name = str_sub(*rest, 0, n);
+	*rest = str_sub(*rest, n, rest->n);
+	return true;
+}
+
+static bool
+names_value(struct str args, struct str name)
+{
+	struct str one;
+
+	while (next_name(&args, &one))
+		if (str_eq(one, name))
+			return true;
+	return false;
+}
+
+/* ---- making what is lacking ------------------------------------------------------------------------------------------------------- */
+
+static uint32_t
+new_node(struct record *r, unsigned op, uint32_t narg, uint32_t reader, struct str name)
+{
+	struct graph *g = r->g;
+	uint32_t n = node_new(g, op, narg, 1), at = n - r->nold, v = val_new(g, VAL_NODE, name);
+
+	g->vals[v].node = n;
+	node_outs(g, n)[0] = v;
+	g->nodes[n].name = g->vals[v].name;
+	g->nodes[n].target = graph_name(g, str_of(op_info(op)->name));
+	g->nodes[n].flags = g->nodes[reader].flags & NF_NO_GRAD;
+	g->nodes[n].scope = g->nodes[reader].scope;
+	g->nodes[n].frame = g->nodes[reader].frame;
+	g->nodes[n].nframe = g->nodes[reader].nframe;
+	g->nodes[n].origin = g->nodes[reader].origin;
+	ROOM(g->c->a, r->behind, at, r->behind_cap, 1);
+	r->behind[at] = reader - 1;
+	return n;
+}
+
+static uint32_t
+typed_like(struct graph *g, uint32_t n, uint32_t x)
+{
+	uint32_t v = node_outs(g, n)[0];
+
+	g->vals[v].dtype = g->vals[x].dtype;
+	if (g->vals[x].rank != RANK_UNKNOWN)
+		val_shape(g, v, g->vals[x].rank, val_dims(g, x));
+	g->vals[v].data = g->vals[x].data;
+	g->vals[v].data_at = g->vals[x].data_at;
+	g->vals[v].ndata = g->vals[x].ndata;
+	return v;
+}
+
+/* The same operator once more. */
+static uint32_t
+twin(struct record *r, uint32_t x, uint32_t reader, struct str name)
+{
+	struct graph *g = r->g;
+	uint32_t old = g->vals[x].node, n = new_node(r, g->nodes[old].op, g->nodes[old].narg, reader, name);
+
+	for (uint32_t i = 0; i < g->nodes[n].narg; i++) {
+		struct arg a = node_args(g, old)[i];
+
+		if (a.kind == ARG_VALS) {
+			uint32_t *ids = NEW(g->c->a, uint32_t, a.count + 1);
+
+			memcpy(ids, g->ids + a.first, a.count * sizeof *ids);
+			a.first = ids_add(g, ids, a.count);
+		}
+		node_args(g, n)[i] = a;
+	}
+	g->nodes[n].fx = g->nodes[old].fx;
+	g->nodes[n].fx_target = g->nodes[old].fx_target;
+	return typed_like(g, n, x);
+}
+
+/* ---- reading the records ------------------------------------------------------------------------------------------------------------ */
+
+/* The name of the record that the file has no value for and that another result of the operand's operator would have. */
+static struct str
+missing(struct record *r, struct str args, struct str operand)
+{
+	struct str one;
+
+	while (next_name(&args, &one)) {
+		uint32_t id = strtab_find(r->names, one);
+
+		if ((!id || (id < r->val_cap && r->val[id])) && str_eq(base(one), base(operand)))
+			return one;
+	}
+	return S("");
+}
+
+/* What stands for an operand of a node; 0 = it is as recorded. */
+static uint32_t
+recorded(struct record *r, uint32_t n, uint32_t operand)
+{
+	struct graph *g = r->g;
+	const struct val *x = &g->vals[operand];
+	struct str args = graph_str(g, g->nodes[n].fx_args), name = graph_str(g, x->name), wanted;
+	uint32_t id, v;
+
+	if (x->kind != VAL_NODE || g->nodes[x->node].nout != 1 || !op_is_onnx(g->nodes[x->node].op) || g->nodes[x->node].fx == g->nodes[n].fx || !g->nodes[x->node].fx || names_value(args, name))
+		return 0;
+	wanted = missing(r, args, name);
+	if (!wanted.n)
+		return 0;
+	id = strtab_id(r->names, wanted);
+	ROOM(g->c->a, r->val, r->val_cap, r->val_cap, id < r->val_cap ? 0 : id + 1 - r->val_cap);
+	v = r->val[id];
+	if (!v) {
+		v = r->val[id] = twin(r, operand, n, wanted);
+		r->count++;
+	}
+	return v;
+}
+
+static void
+read_node(struct record *r, uint32_t n)
+{
+	struct graph *g = r->g;
+
+	for (uint32_t i = 0; i < g->nodes[n].narg; i++) {
+		struct arg x = node_args(g, n)[i];
+		uint32_t v;
+
+		if (x.kind == ARG_VAL && (v = recorded(r, n, x.u.val)) != 0)
+			node_args(g, n)[i] = arg_val(v);
+		for (uint32_t k = 0; x.kind == ARG_VALS && k < x.count; k++)
+			if ((v = recorded(r, n, g->ids[x.first + k])) != 0)
+				g->ids[x.first + k] = v;
+	}
+}
+
+/* The node is all that the exporter made of the operator that it recorded: its operands are the operator's. */
+static bool
+is_whole(const struct graph *g, uint32_t n)
+{
+	uint32_t fx = g->nodes[n].fx;
+
+	return g->nodes[n].fx_args && g->nodes[n - 1].fx != fx && (n + 1 == g->nnode || g->nodes[n + 1].fx != fx);
+}
+
+bool
+pass_record(struct analysis *a)
+{
+	struct graph *g = a->g;
+	struct record r = {.a = a, .g = g, .nold = g->nnode};
+
+	if (!str_eq(g->format, S("onnx")))
+		return true;
+	r.names = strtab_new(a->c->a);
+	for (uint32_t v = 1; v < g->nval; v++)
+		strtab_id(r.names, graph_str(g, g->vals[v].name));
+	r.val_cap = g->nval + 1;
+	r.val = NEW(a->c->a, uint32_t, r.val_cap);
+	for (uint32_t n = 1; n < r.nold; n++)
+		if (is_whole(g, n))
+			read_node(&r, n);
+	if (!r.count)
+		return true;
+	assume(a, "operators that the exporter recorded twice and its optimiser kept once run twice (%u)", r.count);
+	graph_splice(g, r.nold, r.behind);
+	return true;
+}
