@@ -12,6 +12,7 @@ struct phase_row {
 	uint64_t tensors;          /* peak; of the largest micro-batch */
 	uint64_t allocated, reserved;      /* peaks of the allocator, workspaces and slack included */
 	struct factors at;         /* at that instant */
+	uint64_t step_work;        /* of at's transient: made by the optimizer's step */
 	bool ran;
 };
 
@@ -159,6 +160,6 @@ uint32_t sweep_value(const struct sweep_table *, uint32_t row, uint32_t axis);  
 
 uint64_t factors_total(const struct factors *);
 uint64_t factors_act(const struct factors *);
-unsigned factor_in_step(const struct report *, const struct schedule *, uint32_t storage, unsigned step);
+unsigned factor_in_step(const struct report *, const struct schedule *, uint32_t storage, unsigned step, uint32_t event);
 
 #endif

@@ -2,7 +2,7 @@
  * The forward pass: the graph's nodes in order, each as one operator call; then what the frame no longer
  * holds is released (plan.release). sim.env has the tensor of every value that somebody still holds by name.
  */
-#include "lower.h"
+#include "../shard/shard.h"
 
 #include <string.h>
 
@@ -248,6 +248,8 @@ run_nodes(struct sim *s, uint32_t first, uint32_t last, bool blocks)
 			n = b->last;
 			continue;
 		}
+		if (s->shard)
+			shard_forward_at(s->shard, n);
 		run_node(s, n);
 		release_after(s, n);
 	}

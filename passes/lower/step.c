@@ -7,7 +7,7 @@
  *
  * Step 1 starts without optimizer state (but for those optimizers that make it in their constructor).
  */
-#include "step.h"
+#include "../shard/shard.h"
 
 /* ---- before the first step -------------------------------------------------------------------------------- */
 
@@ -55,6 +55,7 @@ make_base(struct step *x, uint32_t v)
 	t = tensor_new(s, geom_intern(s->geoms, g), val->kind == VAL_PARAM ? "param" : val->kind == VAL_INPUT ? "input" : "buffer");
 	s->host = false;
 	tensor_at(s, t)->flags |= TF_LEAF;
+	tensor_at(s, t)->param = val->kind == VAL_PARAM ? v : 0;
 	s->sched->storages[tensor_at(s, t)->storage].val = v;
 	s->sched->storages[tensor_at(s, t)->storage].factor = val->kind == VAL_INPUT ? FAC_INPUT : FAC_PARAM;
 	env_set(s, v, t);
@@ -100,6 +101,9 @@ make_start(struct step *x)
 			make_base(x, v);
 	for (uint32_t i = 0; i < g->ninput; i++)
 		make_base(x, g->inputs[i]);
+	x->trained = x->params;
+	x->ntrained = x->nparam;
+	x->s->shard = shard_new(x);
 	optimizer_construct(x);
 }
 
@@ -193,14 +197,18 @@ run_step(struct step *x, unsigned step)
 		uint32_t loss;
 
 		schedule_span(s->sched, step, PH_FORWARD, micro);
+		shard_forward_begin(s->shard, step, micro);
 		loss = run_forward(x, step);
 		if (zero_grad == ZG_BEFORE_BACKWARD && micro == 0)
 			optimizer_zero_grad(x);
 		schedule_span(s->sched, step, PH_BACKWARD, micro);
+		shard_backward_begin(s->shard);
 		run_backward_phase(x, loss);
+		shard_backward_end(s->shard);
 	}
 	schedule_span(s->sched, step, PH_OPTIMIZER, 0);
-	optimizer_step(x);
+	if (!shard_step(s->shard))
+		optimizer_step(x);
 	if (zero_grad == ZG_AFTER_STEP)
 		optimizer_zero_grad(x);
 }
@@ -242,7 +250,7 @@ pass_lower(struct analysis *a)
 {
 	struct step x = {.a = a};
 
-	if (!optimizer_known(a))
+	if (!optimizer_known(a) || !shard_known(a))
 		return false;
 	a->sched = schedule_new(a->c);
 	x.s = sim_new(a, a->sched);

@@ -14,6 +14,7 @@ struct step {
 	struct analysis *a;
 	struct sim *s;
 	struct param *params;   uint32_t nparam;
+	struct param *trained;  uint32_t ntrained;         /* what the optimizer steps on: the parameters, or what a strategy made of them */
 	bool differentiates;       /* backward has run */
 	bool has_tables;           /* the 8-bit optimizers' two tables are there */
 	uint32_t *kept;         uint32_t nkept, kept_cap;        /* loss and outputs that the caller still has, held */
