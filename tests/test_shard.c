@@ -72,6 +72,21 @@ zero2(void **state)
 	check("{\"parallel\": {\"strategy\": \"zero2\", \"dp\": 2, \"reduce_bucket\": 1024}}", &one, &two);
 }
 
+/*
+ * ZeRO-3, two ranks: the shard, the master and the gradients of this rank are M each. w is gathered for its operator, in forward and in backward,
+ * and its gradient is reduced where it is. In step 2 w is known to come again and stays from forward to backward.
+ */
+static void
+zero3(void **state)
+{
+	const uint64_t m = W / 2, b = 4096, base = X + 3 * m + b;
+	const struct want one = {base + W + Y, base + W + 2 * U + W, base + m + 2 * m + m};
+	const struct want two = {base + 2 * m + W + Y + U, one.backward + 2 * m, one.optimizer};
+
+	(void)state;
+	check("{\"parallel\": {\"strategy\": \"zero3\", \"dp\": 2, \"reduce_bucket\": 1024}}", &one, &two);
+}
+
 /* ---- real ranks -------------------------------------------------------------------------------------------------- */
 
 static void
@@ -130,7 +145,7 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(ddp), cmocka_unit_test(ddp_views), cmocka_unit_test(zero2),
+		cmocka_unit_test(ddp), cmocka_unit_test(ddp_views), cmocka_unit_test(zero2), cmocka_unit_test(zero3),
 		cmocka_unit_test(real_ranks),
 	};
 

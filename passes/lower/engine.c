@@ -321,14 +321,12 @@ accumulate(struct sim *s, uint32_t var, uint32_t g)
 	}
 }
 
-/* What the strategy takes over at once was never a gradient that the step has. */
 static void
 finish_leaf(struct sim *s, uint32_t var)
 {
+	mark_gradient(s, var, s->tensors[var].grad);
 	if (s->shard && s->tensors[var].param)
 		shard_gradient(s->shard, var);
-	if (s->tensors[var].grad)
-		mark_gradient(s, var, s->tensors[var].grad);
 }
 
 static void

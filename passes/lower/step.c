@@ -45,15 +45,18 @@ make_base(struct step *x, uint32_t v)
 	const struct val *val = &s->g->vals[v];
 	struct geom g = {.rank = val->rank, .dtype = (uint8_t)analysis_dtype(x->a, v)};
 	uint32_t mark = temps_mark(s), t;
+	bool away;
 
 	if (val->rank == RANK_UNKNOWN || !val->dtype)
 		return 0;
 	for (unsigned i = 0; i < val->rank; i++)
 		g.dim[i] = s->ints[val->dim + i] < 0 ? 0 : s->ints[val->dim + i];
 	geom_contiguous(&g);
-	s->host = val->kind == VAL_CONST && val->rank == 0;        /* torch.tensor(2.0) in a forward */
+	away = val->kind == VAL_PARAM && shard_takes_params(s->r);
+	s->host = away || (val->kind == VAL_CONST && val->rank == 0);      /* torch.tensor(2.0) in a forward */
 	t = tensor_new(s, geom_intern(s->geoms, g), val->kind == VAL_PARAM ? "param" : val->kind == VAL_INPUT ? "input" : "buffer");
 	s->host = false;
+	s->sched->storages[tensor_at(s, t)->storage].elsewhere = away;
 	tensor_at(s, t)->flags |= TF_LEAF;
 	tensor_at(s, t)->param = val->kind == VAL_PARAM ? v : 0;
 	s->sched->storages[tensor_at(s, t)->storage].val = v;
@@ -155,6 +158,7 @@ run_forward(struct step *x, unsigned step)
 
 	s->autocast = s->low_dtype;
 	run_nodes(s, 1, s->g->nnode - 1, true);
+	shard_forward_end(s->shard);
 	loss = x->a->plan.loss ? tensor_hold(s, s->env[x->a->plan.loss]) : 0;
 	keep_outputs(x, loss);
 	drop_env(s);

@@ -40,6 +40,12 @@ shard_known(struct analysis *a)
 	return !how || !how->known || how->known(a);
 }
 
+bool
+shard_takes_params(const struct recipe *r)
+{
+	return strategy_of(r) && strategy_of(r)->away;
+}
+
 /* ---- called by lower ------------------------------------------------------------------------------------------- */
 
 struct shard *
@@ -89,6 +95,13 @@ void
 shard_forward_at(struct shard *sh, uint32_t n)
 {
 	at(sh, n);
+}
+
+void
+shard_forward_end(struct shard *sh)
+{
+	if (sh && sh->how->forward_end)
+		sh->how->forward_end(sh);
 }
 
 void

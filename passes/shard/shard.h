@@ -23,10 +23,12 @@ struct shard {
 
 struct strategy {
 	const char *name;
+	bool away;                 /* parameters are never whole on this rank but where the strategy gathers them */
 	bool (*known)(struct analysis *);                          /* NULL = everything; else reports what is not modelled */
 	void (*start)(struct shard *);                             /* parameters, buffers and batch are there, the optimizer is not */
 	void (*forward_begin)(struct shard *);
 	void (*at)(struct shard *, uint32_t node);                 /* before a node runs, forward or backward */
+	void (*forward_end)(struct shard *);
 	void (*backward_begin)(struct shard *);
 	void (*gradient)(struct shard *, struct param *);          /* its .grad is there, or has been added to */
 	void (*backward_end)(struct shard *);
@@ -35,9 +37,11 @@ struct strategy {
 
 /* shard.c: called by lower; a NULL shard is a job of one process */
 bool shard_known(struct analysis *);
+bool shard_takes_params(const struct recipe *);                   /* their own storages have no bytes */
 struct shard *shard_new(struct step *);
 void shard_forward_begin(struct shard *, unsigned step, uint32_t micro);
 void shard_forward_at(struct shard *, uint32_t node);
+void shard_forward_end(struct shard *);
 void shard_backward_begin(struct shard *);
 void shard_backward_at(struct shard *, uint32_t node);
 void shard_gradient(struct shard *, uint32_t var);

@@ -70,20 +70,24 @@ zero_owns(const struct shard *sh, const struct zero *z, uint32_t i, int64_t *ele
 	return *elements > 0;
 }
 
-/* The optimizer sees one parameter: this rank's part in fp32. */
+/* What the optimizer sees as parameters: this rank's part in fp32, in one piece or several. */
 void
-zero_master(struct shard *sh, struct zero *z)
+zero_masters(struct shard *sh, struct zero *z, const int64_t *elements, uint32_t n)
 {
 	struct step *x = sh->x;
 
+	x->trained = NEW(sh->s->c->a, struct param, n + 1);
+	x->ntrained = 0;
 	sh->s->offload = z->offload;
-	z->master = flat_new(sh, (struct flat){z->part, DT_FP32, FAC_OPT, "fp32_master", z->mine, false});
+	for (uint32_t k = 0; k < n; k++) {
+		uint32_t t = flat_new(sh, (struct flat){elements[k], DT_FP32, FAC_OPT, "fp32_master", z->mine, false});
+
+		if (!t)
+			continue;
+		tensor_at(sh->s, t)->flags |= TF_GRAD | TF_LEAF;
+		x->trained[x->ntrained++].tensor = t;
+	}
 	sh->s->offload = false;
-	x->trained = NEW(sh->s->c->a, struct param, 1);
-	x->ntrained = z->master != 0;
-	x->trained[0].tensor = z->master;
-	if (z->master)
-		tensor_at(sh->s, z->master)->flags |= TF_GRAD | TF_LEAF;
 }
 
 uint32_t
@@ -108,15 +112,19 @@ zero_norm(struct shard *sh, const struct zero *z)
 }
 
 void
-zero_update(struct shard *sh, struct zero *z, uint32_t grad)
+zero_update(struct shard *sh, struct zero *z, uint32_t k, uint32_t grad)
 {
-	if (!z->master) {
+	uint32_t master = k < sh->x->ntrained ? sh->x->trained[k].tensor : 0;
+
+	if (!master) {
 		tensor_drop(sh->s, grad);
 		return;
 	}
-	tensor_at(sh->s, z->master)->grad = grad;
 	sh->s->offload = z->offload;
+	if (!grad)                 /* on the host */
+		grad = zero_flat_grad(sh, z, geom_at(sh->s, master)->numel, DT_FP32, "fp32_gradients");
+	tensor_at(sh->s, master)->grad = grad;
 	optimizer_step(sh->x);
 	sh->s->offload = false;
-	grad_drop(sh, z->master);
+	grad_drop(sh, master);
 }

@@ -43,12 +43,11 @@ make_master(struct shard *sh, struct zero12 *d)
 {
 	uint32_t clone = flat_new(sh, (struct flat){d->z.part, d->z.dtype, FAC_OPT, "clone", d->z.mine, true}), dummy;
 
-	zero_master(sh, &d->z);
+	zero_masters(sh, &d->z, &d->z.part, 1);
 	flat_drop(sh, &clone);
 	sh->s->offload = d->z.offload;
 	dummy = flat_new(sh, (struct flat){d->z.part, DT_FP32, FAC_OPT, "zeros", d->z.mine, true});
-	if (!d->z.offload)
-		flat_drop(sh, &dummy);     /* on the host it stays, as the gradient that the step reads */
+	flat_drop(sh, &dummy);
 	sh->s->offload = false;
 }
 
@@ -279,18 +278,18 @@ step(struct shard *sh)
 	struct zero12 *d = sh->own;
 
 	if (d->z.offload) {
-		zero_update(sh, &d->z, 0);
+		zero_update(sh, &d->z, 0, 0);
 		return;
 	}
 	if (d->whole) {
-		zero_update(sh, &d->z, tensor_hold(sh->s, d->wide));
+		zero_update(sh, &d->z, 0, tensor_hold(sh->s, d->wide));
 		drop_grads(sh, d);
 		return;
 	}
 	if (!d->kept)
 		return;
 	zero_norm(sh, &d->z);
-	zero_update(sh, &d->z, step_gradients(sh, d));
+	zero_update(sh, &d->z, 0, step_gradients(sh, d));
 }
 
 const struct strategy strategy_zero12 = {
