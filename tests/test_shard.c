@@ -87,6 +87,35 @@ zero3(void **state)
 	check("{\"parallel\": {\"strategy\": \"zero3\", \"dp\": 2, \"reduce_bucket\": 1024}}", &one, &two);
 }
 
+/*
+ * FSDP2, two ranks, all in the root: the shard is M. w is gathered into a buffer and copied out of it; the buffer stays until the root's forward
+ * is over, w until its backward is. Then its gradient is copied into the reduce-scatter's input and goes; the output, M, is the shard's .grad.
+ */
+static void
+fsdp2(void **state)
+{
+	const uint64_t m = W / 2, base = X + m;
+	const struct want one = {base + 2 * W + Y + U, base + W + 2 * U + W, base + m + 2 * m + m};
+	const struct want two = {one.forward + 2 * m, one.backward + 2 * m, one.optimizer};
+
+	(void)state;
+	check("{\"parallel\": {\"strategy\": \"fsdp2\", \"dp\": 2}}", &one, &two);
+}
+
+/*
+ * FSDP1: w is a view of the gathered flat parameter, which the root keeps. The view's gradient is copied into one of the flat parameter.
+ */
+static void
+fsdp1(void **state)
+{
+	const uint64_t m = W / 2, base = X + m;
+	const struct want one = {base + W + Y + U, base + W + 2 * U + W, base + m + 2 * m + m};
+	const struct want two = {one.forward + 2 * m, one.backward + 2 * m, one.optimizer};
+
+	(void)state;
+	check("{\"parallel\": {\"strategy\": \"fsdp1\", \"dp\": 2}}", &one, &two);
+}
+
 /* ---- real ranks -------------------------------------------------------------------------------------------------- */
 
 static void
@@ -137,7 +166,7 @@ real_ranks(void **state)
 			real_rank(line);
 			jobs++;
 		}
-	assert_true(jobs >= 20);
+	assert_true(jobs >= 40);
 	free(text);
 }
 
@@ -145,7 +174,7 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(ddp), cmocka_unit_test(ddp_views), cmocka_unit_test(zero2), cmocka_unit_test(zero3),
+		cmocka_unit_test(ddp), cmocka_unit_test(ddp_views), cmocka_unit_test(zero2), cmocka_unit_test(zero3), cmocka_unit_test(fsdp1), cmocka_unit_test(fsdp2),
 		cmocka_unit_test(real_ranks),
 	};
 

@@ -388,14 +388,22 @@ optimizer_step(struct step *x)
 }
 
 /* set_to_none: gradients die in the order of the parameters. */
-void
-optimizer_zero_grad(struct step *x)
+static void
+drop_grads(struct sim *s, const struct param *params, uint32_t n)
 {
-	for (uint32_t i = 0; i < x->nparam; i++) {
-		struct tensor *p = tensor_at(x->s, x->params[i].tensor);
+	for (uint32_t i = 0; i < n; i++) {
+		struct tensor *p = tensor_at(s, params[i].tensor);
 		uint32_t grad = p->grad;
 
 		p->grad = 0;
-		tensor_drop(x->s, grad);
+		tensor_drop(s, grad);
 	}
+}
+
+void
+optimizer_zero_grad(struct step *x)
+{
+	drop_grads(x->s, x->params, x->nparam);
+	if (x->trained != x->params)
+		drop_grads(x->s, x->trained, x->ntrained);
 }
