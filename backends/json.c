@@ -188,6 +188,7 @@ peak(const struct report *r)
 	put(o, "act", activations(&p->at));
 	put(o, "live", live(r));
 	put(o, "allocator", allocator(&r->memory));
+	put(o, "host", json_factors(&r->host));
 	return o;
 }
 

@@ -118,6 +118,7 @@ struct report {
 	struct alike_row *live_alike;       uint32_t nlive_alike;
 	struct modality_row modalities[MOD_COUNT];
 	struct factors plain;      /* the founding paper's equation: every factor summed over layers, no time axis */
+	struct factors host;       /* where what is offloaded takes the most of the host's memory */
 	struct memory_row memory;
 	struct verdict verdict;
 	struct op_count *unknown;   uint32_t nunknown;

@@ -57,8 +57,8 @@ ddp_views(void **state)
 
 /*
  * ZeRO-2, two ranks: w is the flat buffer, half of it an fp32 master (M). Buckets of 1,024 elements are smaller than w, whose gradient is
- * reduced where autograd put it: a copy, as it holds slices of both ranks; then it moves to the buffer of what touches this part, which
- * is all of it. The step: that buffer (W = 2 M) and the norm's fp64 copy of the part, 2 M; then the concatenated part, which is fp32
+ * reduced where autograd put it, each rank's slice on its own, being larger than a bucket; then it moves to the buffer of what touches
+ * this part, which is all of it. The step: that buffer (W = 2 M) and the norm's fp64 copy of the part, 2 M; then the concatenated part, which is fp32
  * already, M; the buffer goes; AdamW's states, 2 M, and roots, M. So 4 M in step 1; in step 2, where the states are there, 6 M for the norm.
  */
 static void
@@ -114,6 +114,59 @@ fsdp1(void **state)
 
 	(void)state;
 	check("{\"parallel\": {\"strategy\": \"fsdp1\", \"dp\": 2}}", &one, &two);
+}
+
+/*
+ * ZeRO-2 with the optimizer on the host: a scratch buffer as large as w is there all the time; masters, states and their gradients take 4 M
+ * of the host's memory, and the step nothing of the device's.
+ */
+static void
+offload_optimizer(void **state)
+{
+	const uint64_t m = W / 2, b = 4096, base = BASE + W;
+	const struct want w = {base + Y + U, base + 2 * U + W + b, base};
+	const char *recipe = "{\"parallel\": {\"strategy\": \"zero2\", \"dp\": 2, \"reduce_bucket\": 1024}, \"offload\": {\"optimizer\": true}}";
+	struct analysed a = test_analyse(LINEAR, recipe);
+
+	(void)state;
+	check(recipe, &w, &w);
+	assert_int_equal(a.r->r.host.of[FAC_OPT], 3 * m);
+	assert_int_equal(a.r->r.host.of[FAC_GRAD], m);
+	release_analysis(a);
+}
+
+/* linear saves x and w; x is copied to the host, w is a parameter. Backward copies x back before it makes w's gradient. */
+static void
+offload_activations(void **state)
+{
+	const struct want w = {BASE + Y + U, BASE + 2 * U + X + W, BASE + W};
+	const char *recipe = "{\"optimizer\": \"sgd\", \"offload\": {\"activations\": true}}";
+	struct analysed a = test_analyse(LINEAR, recipe);
+
+	(void)state;
+	check(recipe, &w, &w);
+	assert_int_equal(factors_total(&a.r->r.host), X);
+	release_analysis(a);
+}
+
+/* LLaVA-1.5-7B, vision tower frozen: 6,759,919,616 parameters train; two bytes each in the flat buffer, twelve by the number of ranks on each. */
+static void
+founding_states(void **state)
+{
+	const uint64_t n = 6759919616, frozen = 303507456ull * 2;
+	struct analysed a;
+	char recipe[300];
+
+	(void)state;
+	for (uint64_t ways = 1; ways <= 8; ways *= 2) {
+		snprintf(recipe, sizeof recipe, "{\"freeze\": [\"model.vision_tower\"], \"dims\": {\"batch\": 8, \"seq\": 2048}, "
+		    "\"parallel\": {\"strategy\": \"zero2\", \"dp\": %u}}", (unsigned)ways);
+		a = test_analyse_file("fixtures/models/llava_7b.train.bf16.stack.pt2", recipe);
+		assert_int_equal(a.r->r.steps[2].phases[PH_FORWARD].at.of[FAC_OPT], 12 * n / ways);
+		assert_in_range(a.r->r.steps[2].phases[PH_FORWARD].at.of[FAC_PARAM], 2 * n + frozen, 2 * n + frozen + 512 * 1024);
+		assert_int_equal(a.r->r.param_trainable, n);
+		release_analysis(a);
+	}
 }
 
 /* ---- real ranks -------------------------------------------------------------------------------------------------- */
@@ -175,6 +228,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ddp), cmocka_unit_test(ddp_views), cmocka_unit_test(zero2), cmocka_unit_test(zero3), cmocka_unit_test(fsdp1), cmocka_unit_test(fsdp2),
+		cmocka_unit_test(offload_optimizer), cmocka_unit_test(offload_activations), cmocka_unit_test(founding_states),
 		cmocka_unit_test(real_ranks),
 	};
 

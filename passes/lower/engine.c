@@ -137,6 +137,8 @@ leave(struct task *t)
 static uint32_t
 unpack(struct sim *s, struct saved *v)
 {
+	if (!v->frame && v->tensor && s->sched->storages[s->tensors[v->tensor].storage].host)
+		return tensor_new(s, geom_at(s, v->tensor), "offload");
 	if (!v->frame)
 		return v->tensor;
 	temps_take(s, checkpoint_unpack(s, v->frame, v->slot));

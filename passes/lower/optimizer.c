@@ -381,6 +381,8 @@ optimizer_step(struct step *x)
 	for (uint32_t i = 0; i < x->ntrained; i++)
 		if (!x->trained[i].has_state && tensor_at(x->s, x->trained[i].tensor)->grad)
 			make_state(x, o, &x->trained[i]);
+	if (x->s->offload)         /* on the host it works in place */
+		return;
 	if (o->always ? o->always & FOREACH : impl == IMPL_FOREACH)
 		run_groups(x, o);
 	if (o->always ? o->always & FORLOOP : impl == IMPL_FORLOOP)

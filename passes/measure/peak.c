@@ -38,7 +38,8 @@ struct sweep {
 	const struct report *r;
 	const struct schedule *s;
 	struct factors now;
-	uint64_t live, step_work;
+	uint64_t live, step_work, on_host;
+	struct factors host;
 	unsigned step;
 	bool *alive;               /* per storage */
 	uint32_t *becoming, nbecoming, becoming_cap;      /* storages that will be gradients */
@@ -72,6 +73,17 @@ become(struct sweep *w, uint32_t e)
 		}
 	}
 	w->nbecoming = n;
+}
+
+static void
+apply_host(struct sweep *w, const struct storage *x, bool free, struct report *r)
+{
+	unsigned factor = x->factor == FAC_TRANSIENT ? FAC_SAVED : x->factor;
+
+	w->host.of[factor] = free ? w->host.of[factor] - x->host : w->host.of[factor] + x->host;
+	w->on_host = free ? w->on_host - x->host : w->on_host + x->host;
+	if (w->on_host > factors_total(&r->host))
+		r->host = w->host;
 }
 
 static void
@@ -131,6 +143,8 @@ pass_peak(struct analysis *a)
 			note(&w, r, sp, sp->first ? sp->first - 1 : 0);
 		for (uint32_t e = sp->first; e < end; e++) {
 			apply(&w, e);
+			if (w.s->storages[EVENT_STORAGE(w.s->events[e])].host)
+				apply_host(&w, &w.s->storages[EVENT_STORAGE(w.s->events[e])], EVENT_IS_FREE(w.s->events[e]), r);
 			if (sp->step && !EVENT_IS_FREE(w.s->events[e]))
 				note(&w, r, sp, e);
 		}

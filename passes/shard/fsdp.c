@@ -189,8 +189,6 @@ known(struct analysis *a)
 {
 	struct recipe_value *v = a->r->v;
 
-	if (v[RK_OFFLOAD_ACTIVATIONS].i)
-		return diag(a->c, DIAG_NOT_MODELLED, "offload.activations", SFMT(v[RK_OFFLOAD_ACTIVATIONS].text));
 	assume(a, "fsdp: built on the meta device, so that parameters are never whole but where they are gathered; shards along the first dim");
 	if (v[RK_PARALLEL_STRATEGY].i == ST_FSDP1)
 		assume(a, "fsdp1 follows PyTorch's source, not a run of it");

@@ -37,6 +37,11 @@ shard_known(struct analysis *a)
 		return refuse(a, RK_PARALLEL_STRATEGY);
 	if (!how && a->r->v[RK_PARALLEL_DP].i > 1)
 		return diag(a->c, DIAG_BAD_VALUE, "parallel.dp", SFMT(a->r->v[RK_PARALLEL_DP].text), "1 without a parallel.strategy");
+	for (unsigned key = RK_OFFLOAD_OPTIMIZER; key <= RK_OFFLOAD_PARAM; key++)
+		if (a->r->v[key].i && (!how || how == &strategy_ddp))
+			return diag(a->c, DIAG_BAD_VALUE, key_info(key)->name, SFMT(a->r->v[key].text), "true only with a parallel.strategy that offloads: zero1, zero2, zero3, fsdp1, fsdp2");
+	if (a->r->v[RK_OFFLOAD_ACTIVATIONS].i)
+		assume(a, "offload.activations: saved tensors from 1,024 bytes, but parameters, are copied to the host in forward and back when backward needs them");
 	return !how || !how->known || how->known(a);
 }
 

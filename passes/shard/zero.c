@@ -4,17 +4,17 @@
 bool
 zero_known(struct analysis *a)
 {
-	static const unsigned not_sharded[] = {RK_OFFLOAD_ACTIVATIONS};
 	struct recipe_value *v = a->r->v;
 
-	for (size_t i = 0; i < sizeof not_sharded / sizeof not_sharded[0]; i++)
-		if (v[not_sharded[i]].i)
-			return diag(a->c, DIAG_NOT_MODELLED, key_info(not_sharded[i])->name, SFMT(v[not_sharded[i]].text));
+	if (v[RK_OFFLOAD_PARAM].i && v[RK_PARALLEL_STRATEGY].i != ST_ZERO3)
+		return diag(a->c, DIAG_BAD_VALUE, "offload.param", SFMT(v[RK_OFFLOAD_PARAM].text), "true only with zero3, fsdp1 or fsdp2");
 	if (v[RK_PARALLEL_REDUCE_BUCKET].i < 1)
 		return diag(a->c, DIAG_BAD_VALUE, "parallel.reduce_bucket", SFMT(v[RK_PARALLEL_REDUCE_BUCKET].text), "a whole number from 1");
 	assume(a, "zero: this is rank 0, which owns the first parameters; contiguous gradients; one parameter group");
 	if (v[RK_OFFLOAD_OPTIMIZER].i)
-		assume(a, "zero: offload to the host follows DeepSpeed's source, not a run of it");
+		assume(a, "zero: masters and optimizer states are on the host; gradients go there in backward, parameters come back in step; by DeepSpeed's source, not a run of it");
+	if (v[RK_OFFLOAD_PARAM].i)
+		assume(a, "zero3: shards are on the host and come to the device when they are gathered; by DeepSpeed's source, not a run of it");
 	return true;
 }
 
