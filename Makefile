@@ -21,7 +21,7 @@ IR = api arena device diag dtype expr geom graph number op poly print recipe sch
 FRONTEND = export export_arg export_node export_region foreign frontend json load \
 	onnx onnx_call onnx_lossy onnx_node onnx_order onnx_param onnx_scope onnx_value onnx_wire place pickle recipe \
 	script script_aten script_branch script_builtin script_call script_eval script_input script_lex script_list script_object script_parse script_run script_thing textir zip
-PASSES = analyze blocks calls pass sweep sweep_fit sweep_values \
+PASSES = advise analyze blocks calls pass sweep sweep_fit sweep_values \
 	raise/bind raise/eager raise/eager_attention raise/eager_build raise/eager_index raise/eager_layer raise/eager_rotary raise/eager_shape raise/fold raise/fold_move raise/infer raise/infer_prim raise/infer_region raise/inputs raise/motif raise/noops raise/select raise/separate \
 	raise/shape raise/shape_basic raise/shape_dense raise/shape_image raise/shape_index raise/shape_move raise/shape_signal raise/shape_util raise/unfold raise/upcast \
 	adapt/attention adapt/cast_returns adapt/casts adapt/checkpoint adapt/device adapt/functions adapt/lifetime adapt/lora adapt/loss adapt/masks adapt/modality adapt/modes adapt/packed adapt/precision adapt/trainable \
@@ -30,7 +30,7 @@ PASSES = analyze blocks calls pass sweep sweep_fit sweep_values \
 	lower/engine lower/forward lower/optimizer lower/pool lower/scratch lower/step lower/tape lower/tensor lower/views \
 	shard/shard shard/ddp shard/fsdp shard/gather shard/zero shard/zero12 shard/zero3 \
 	measure/allocator measure/allocator_config measure/allocator_expand measure/allocator_tree measure/attribute measure/blockmap measure/group measure/peak measure/replay measure/verdict
-BACKENDS = events json json_part shape table text write
+BACKENDS = advice events json json_part shape table text write
 
 LIB = $(IR:%=ir/%) $(FRONTEND:%=frontend/%) $(PASSES:%=passes/%) $(BACKENDS:%=backends/%)
 OBJ = $(LIB:%=$(B)/%.o) $(B)/frontend/onnx.pb-c.o
@@ -83,7 +83,7 @@ check: deps
 
 # ---- tests -----------------------------------------------------------------------------------------------------------
 
-TESTS = allocator damage door expr field geom hand identities infer inline memory number onnx ops pickle recipe script shape shard sweep text truth
+TESTS = advise allocator damage door expr field geom hand identities infer inline memory number onnx ops pickle recipe script shape shard sweep text truth
 TEST_BIN = $(TESTS:%=$(B)/tests/test_%)
 
 $(B)/tests/test_%: $(B)/tests/test_%.o $(B)/tests/support.o $(B)/tests/archive.o $(B)/libmemcrest.a

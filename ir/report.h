@@ -138,6 +138,7 @@ struct sweep_axis {
 	struct str *text;    uint32_t n;
 	int64_t *number;           /* of the values, NULL = not numbers */
 	bool fitted;               /* searched: the largest that fits */
+	bool changes;              /* its values are flags: "--checkpoint non-reentrant --dim batch=4" */
 };
 
 struct sweep_row {
@@ -150,12 +151,21 @@ struct sweep_row {
 	char error[240];
 };
 
+enum advice_cost { COST_FREE, COST_SLOWER, COST_OTHER };
+
+struct advice {                    /* what a row of `advise` changes */
+	struct str change, help;
+	uint8_t cost, parts;       /* parts: how many rows of advise.def it is made of */
+};
+
 struct sweep_table {
 	struct sweep_axis *axes;  uint32_t naxis, axis_cap;
 	struct sweep_row *rows;   uint32_t nrow;          /* the first axis changes slowest; a fitted axis has no rows of its own */
 	struct str file;
 	const struct recipe *base;
 	bool fits;                 /* an axis is fitted */
+	struct advice *advice;     /* of every row, best first; NULL = this is a sweep */
+	struct sweep_row now;      /* advice: the job as it is */
 };
 uint32_t sweep_value(const struct sweep_table *, uint32_t row, uint32_t axis);  /* which of the axis' values the row has */
 
