@@ -27,8 +27,8 @@ PASSES = advise analyze blocks calls pass sweep sweep_fit sweep_values \
 	adapt/attention adapt/cast_returns adapt/casts adapt/checkpoint adapt/device adapt/functions adapt/lifetime adapt/lora adapt/loss adapt/masks adapt/modality adapt/modes adapt/packed adapt/precision adapt/trainable \
 	lower/build lower/build_dense lower/build_index lower/build_reduce lower/build_view lower/call lower/checkpoint lower/code \
 	lower/compose_attention lower/compose_basic lower/compose_einsum lower/compose_loss lower/compose_matmul lower/compose_norm lower/compose_rnn \
-	lower/engine lower/forward lower/optimizer lower/pool lower/scratch lower/step lower/tape lower/tensor lower/views \
-	shard/shard shard/ddp shard/fsdp shard/gather shard/zero shard/zero12 shard/zero3 \
+	lower/engine lower/forward lower/optimizer lower/pipeline lower/pool lower/scratch lower/step lower/tape lower/tensor lower/views \
+	shard/shard shard/stage shard/ddp shard/fsdp shard/gather shard/zero shard/zero12 shard/zero3 \
 	measure/allocator measure/allocator_config measure/allocator_expand measure/allocator_tree measure/attribute measure/blockmap measure/group measure/peak measure/replay measure/verdict
 BACKENDS = advice events json json_part shape table text write
 

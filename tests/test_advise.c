@@ -96,6 +96,21 @@ what_fits_is_first(void **state)
 
 /* ---- more ranks ----------------------------------------------------------------------------------------------------------- */
 
+/* What several parameters have together is given to all of them, and to nobody twice. */
+static void
+assert_all_attributed(const struct report *r)
+{
+	uint64_t n = 0, plain = 0;
+
+	for (unsigned m = 0; m < MOD_COUNT; m++) {
+		n += m ? factors_total(&r->modalities[m].at) : 0;
+		plain += m ? factors_total(&r->modalities[m].plain) : 0;
+	}
+	assert_int_equal(n, r->steps[r->peak_step].tensors);
+	assert_int_equal(factors_total(&r->modules[0].at), n);
+	assert_int_equal(plain, factors_total(&r->plain));
+}
+
 static uint64_t
 peak_of(const char *strategy, unsigned ways, const char *more)
 {
@@ -106,6 +121,7 @@ peak_of(const char *strategy, unsigned ways, const char *more)
 	snprintf(recipe, sizeof recipe, "{\"dims\": {\"batch\": 2, \"seq\": 64}, \"parallel\": {\"strategy\": \"%s\", \"dp\": %u, \"reduce_bucket\": 500000}%s}", strategy, ways, more);
 	a = test_analyse_file(MODEL, recipe);
 	n = mc_report_peak(a.r);
+	assert_all_attributed(&a.r->r);
 	release_analysis(a);
 	return n;
 }
@@ -158,12 +174,53 @@ later_stages_shard_more(void **state)
 	}
 }
 
+/* ---- pipelines ------------------------------------------------------------------------------------------------------------ */
+
+static struct factors
+saved_at(const char *parallel, uint64_t *peak)
+{
+	char recipe[500];
+	struct analysed a;
+	struct factors f;
+
+	snprintf(recipe, sizeof recipe, "{\"dims\": {\"batch\": 2, \"seq\": 64}, \"optimizer\": \"sgd\", \"parallel\": {%s}}", parallel);
+	a = test_analyse_file("fixtures/models/llama_tiny4.train.onnx", recipe);
+	f = a.r->r.steps[2].phases[PH_FORWARD].at;
+	*peak = mc_report_peak(a.r);
+	assert_false(a.r->r.lower_bound);
+	release_analysis(a);
+	return f;
+}
+
+/*
+ * Four blocks of 2,900,992 parameters, an embedding and a head of 1,048,576 each and a norm of 512, fp32: of two stages the first has 6,850,560 and the last
+ * 6,851,072 parameters. 1f1b keeps two micro-batches however many there are, gpipe all of them.
+ */
+static void
+pipelines(void **state)
+{
+	const uint64_t first = 6850560 * 4, last = 6851072 * 4, buffer = 512;   /* of the rotary table */
+	uint64_t one, two, eight, all, stages;
+	struct factors f;
+
+	(void)state;
+	saved_at("\"pp\": 1", &one);
+	f = saved_at("\"pp\": 2, \"microbatches\": 2", &two);
+	assert_true(f.of[FAC_PARAM] == first + buffer || f.of[FAC_PARAM] == last + buffer);
+	saved_at("\"pp\": 2, \"microbatches\": 8", &eight);
+	saved_at("\"pp\": 2, \"microbatches\": 8, \"schedule\": \"gpipe\"", &all);
+	saved_at("\"pp\": 4, \"microbatches\": 8", &stages);
+	assert_true(two < one && two <= eight && eight < all && stages < eight);
+	saved_at("\"pp\": 2, \"microbatches\": 8, \"schedule\": \"interleaved\"", &two);
+	assert_true(two < all);
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(changes_are_reproducible), cmocka_unit_test(what_fits_is_first), cmocka_unit_test(more_ranks_take_no_more),
-		cmocka_unit_test(later_stages_shard_more),
+		cmocka_unit_test(later_stages_shard_more), cmocka_unit_test(pipelines),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

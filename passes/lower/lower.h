@@ -190,6 +190,7 @@ struct sim {
 	uint8_t low_dtype;         /* the recipe's autocast dtype, DT_NONE = none */
 	uint8_t param_dtype;       /* run-time dtype of parameters of the file's main dtype */
 	struct checkpoint_frame *frame;        /* saved tensors go there, NULL = onto the tape */
+	const bool *runs;          /* by node: a stage of a pipeline runs these only, NULL = all */
 	const struct plan *plan;   /* what the adapt group decided about this graph */
 	int64_t *ints;             /* graph.ints, bound */
 	uint32_t failed;           /* operators that could not be run as their row says */
@@ -337,6 +338,7 @@ struct sim *sim_new(struct analysis *, struct schedule *);
 /* forward.c */
 void run_nodes(struct sim *, uint32_t first, uint32_t last, bool blocks);        /* blocks: checkpoint those of the plan */
 void env_set(struct sim *, uint32_t val, uint32_t t);             /* takes a hold of its own */
+uint32_t declared_tensor(struct sim *, uint32_t val);                    /* a tensor as the file declares the value; 0 if it does not say */
 bool size_is_unknown(const struct graph *, uint32_t node);
 
 #endif

@@ -1,6 +1,8 @@
 /* The doors between lower and the strategies, and what several strategies share. */
 #include "shard.h"
 
+#include "../lower/pipeline.h"
+
 static const struct strategy *const strategies[] = {
 	[ST_NONE] = NULL,
 #define STRATEGY(id, name, help) [id] = &strategy_##name,
@@ -24,6 +26,35 @@ refuse(struct analysis *a, unsigned key)
 	return diag(a->c, DIAG_NOT_MODELLED, key_info(key)->name, SFMT(a->r->v[key].text));
 }
 
+enum { MOST_RANKS = 65536 };
+#define MOST_ELEMENTS ((uint64_t)1 << 44)  /* of all parameters: times the ranks they can be counted in 64 bits */
+
+static uint64_t
+elements(const struct graph *g, uint32_t v)
+{
+	uint64_t n = 1;
+
+	for (unsigned i = 0; g->vals[v].rank != RANK_UNKNOWN && i < g->vals[v].rank; i++)
+		if (!mul_u64(n, (uint64_t)(val_dims(g, v)[i].expr ? 0 : val_dims(g, v)[i].n), &n))
+			return MOST_ELEMENTS + 1;
+	return n;
+}
+
+static bool
+can_be_counted(struct analysis *a)
+{
+	uint64_t n = 0;
+
+	for (uint32_t v = 1; v < a->g->nval && n <= MOST_ELEMENTS; v++) {
+		uint64_t more = a->g->vals[v].kind == VAL_PARAM ? elements(a->g, v) : 0;
+
+		n += more < MOST_ELEMENTS ? more : MOST_ELEMENTS + 1;
+	}
+	if (n > MOST_ELEMENTS)
+		return diag(a->c, DIAG_TOO_MANY, "elements of sharded parameters", (unsigned long long)n, (unsigned long long)MOST_ELEMENTS);
+	return true;
+}
+
 bool
 shard_known(struct analysis *a)
 {
@@ -33,6 +64,10 @@ shard_known(struct analysis *a)
 	for (size_t i = 0; i < sizeof at_least_one / sizeof at_least_one[0]; i++)
 		if (a->r->v[at_least_one[i]].i < 1)
 			return diag(a->c, DIAG_BAD_VALUE, key_info(at_least_one[i])->name, SFMT(a->r->v[at_least_one[i]].text), "a whole number from 1");
+	if (a->r->v[RK_PARALLEL_DP].i > MOST_RANKS)
+		return diag(a->c, DIAG_BAD_VALUE, "parallel.dp", SFMT(a->r->v[RK_PARALLEL_DP].text), "1 to 65536");
+	if (how && !can_be_counted(a))
+		return false;
 	if (!how && a->r->v[RK_PARALLEL_STRATEGY].i != ST_NONE)
 		return refuse(a, RK_PARALLEL_STRATEGY);
 	if (!how && a->r->v[RK_PARALLEL_DP].i > 1)
@@ -42,7 +77,7 @@ shard_known(struct analysis *a)
 			return diag(a->c, DIAG_BAD_VALUE, key_info(key)->name, SFMT(a->r->v[key].text), "true only with a parallel.strategy that offloads: zero1, zero2, zero3, fsdp1, fsdp2");
 	if (a->r->v[RK_OFFLOAD_ACTIVATIONS].i)
 		assume(a, "offload.activations: saved tensors from 1,024 bytes, but parameters, are copied to the host in forward and back when backward needs them");
-	return !how || !how->known || how->known(a);
+	return pipeline_known(a) && (!how || !how->known || how->known(a));
 }
 
 bool
@@ -78,7 +113,6 @@ shard_forward_begin(struct shard *sh, unsigned step, uint32_t micro)
 		return;
 	sh->step = step;
 	sh->micro = micro;
-	sh->last = micro + 1 == (uint32_t)sh->s->r->v[RK_GRAD_ACCUM].i;
 	sh->s->node = 0;
 	if (sh->how->forward_begin)
 		sh->how->forward_begin(sh);
@@ -110,10 +144,11 @@ shard_forward_end(struct shard *sh)
 }
 
 void
-shard_backward_begin(struct shard *sh)
+shard_backward_begin(struct shard *sh, bool last)
 {
 	if (!sh)
 		return;
+	sh->last = last;
 	sh->s->node = 0;
 	sh->backward = true;
 	if (sh->how->backward_begin)
@@ -227,6 +262,8 @@ flat_new(struct shard *sh, struct flat f)
 	st->factor = (uint8_t)f.factor;
 	st->shares = f.shares && f.shares->n ? f.shares : NULL;
 	st->passing = f.passing;
+	if (st->shares)
+		st->node = 0;      /* whoever runs when it is made, it is not his */
 	return t;
 }
 

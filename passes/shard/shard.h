@@ -42,7 +42,7 @@ struct shard *shard_new(struct step *);
 void shard_forward_begin(struct shard *, unsigned step, uint32_t micro);
 void shard_forward_at(struct shard *, uint32_t node);
 void shard_forward_end(struct shard *);
-void shard_backward_begin(struct shard *);
+void shard_backward_begin(struct shard *, bool last);
 void shard_backward_at(struct shard *, uint32_t node);
 void shard_gradient(struct shard *, uint32_t var);
 void shard_backward_end(struct shard *);
