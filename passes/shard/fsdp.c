@@ -559,6 +559,7 @@ cast_inputs(struct shard *sh, struct fsdp *d)
 			continue;
 		d->cast[k] = tensor_hold(s, t);
 		env_set(s, v, CALL(s, TO_COPY, V_TENSOR(t), V_DTYPE(d->dtype)));
+		s->sched->storages[tensor_at(s, s->env[v])->storage].val = v;
 		temps_release(s, mark);
 	}
 }
