@@ -213,12 +213,18 @@ drop_grads(struct shard *sh, const struct zero12 *d)
 		grad_drop(sh, sh->x->params[d->z.trained[k]].tensor);
 }
 
+/* Each gradient is cast and added to what is kept; before the step all of that is cast back, to be reduced in the model's dtype. */
 static void
 all_reduce_whole(struct shard *sh, struct zero12 *d)
 {
 	int64_t n = d->z.total < ALL_REDUCE ? d->z.total : ALL_REDUCE;
-	uint32_t t = sh->last ? flat_new(sh, (struct flat){n, d->z.dtype, FAC_GRAD, "bucket_copy", d->z.all, true}) : 0;
+	uint32_t t;
 
+	for (uint32_t k = 0; k < d->z.ntrained; k++) {
+		t = flat_new(sh, (struct flat){param_numel(sh, d->z.trained[k]), d->z.accum, FAC_TRANSIENT, "gradient_cast", d->z.all, true});
+		flat_drop(sh, &t);
+	}
+	t = sh->last ? flat_new(sh, (struct flat){n, d->z.dtype, FAC_TRANSIENT, "bucket_copy", d->z.all, true}) : 0;
 	flat_drop(sh, &t);
 }
 
