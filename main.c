@@ -265,8 +265,25 @@ sweep(struct cli *c, mc_sweep *s)
 	return mc_sweep_run(s, &c->options, c->threads, shows ? show_progress : NULL, NULL);
 }
 
+/* What `advise` and `sweep` do between reading the model and judging the table. */
+static mc_status
+make_sweep(struct cli *c, const mc_model *m, mc_sweep **s)
+{
+	mc_status st = mc_sweep_new(m, c->recipe, s);
+
+	return st == MC_OK ? sweep(c, *s) : st;
+}
+
+static mc_status
+make_advice(struct cli *c, const mc_model *m, mc_sweep **s)
+{
+	bool shows = isatty(STDERR_FILENO) && !c->quiet;
+
+	return mc_advise(m, c->recipe, &c->options, c->threads, shows ? show_progress : NULL, NULL, s);
+}
+
 static int
-run_sweep(struct cli *c)
+run_table(struct cli *c, mc_status (*make)(struct cli *, const mc_model *, mc_sweep **))
 {
 	mc_model *m = NULL;
 	mc_sweep *s = NULL;
@@ -275,9 +292,7 @@ run_sweep(struct cli *c)
 
 	print_diagnostics(c, of_model, m);
 	if (st == MC_OK)
-		st = mc_sweep_new(m, c->recipe, &s);
-	if (st == MC_OK)
-		st = sweep(c, s);
+		st = make(c, m, &s);
 	print_diagnostics(c, of_sweep, s);
 	if (st == MC_OK || st == MC_INCOMPLETE)
 		code = judge(c, st, mc_sweep_best(s));
@@ -288,10 +303,23 @@ run_sweep(struct cli *c)
 	return code;
 }
 
+static int
+run_sweep(struct cli *c)
+{
+	return run_table(c, make_sweep);
+}
+
+static int
+run_advise(struct cli *c)
+{
+	return run_table(c, make_advice);
+}
+
 static const struct command commands[] = {
 	{"estimate", "MODEL", "predict the peak memory of one training job", run_estimate, mc_has_format, NO_VERDICT},
 	{"check", "MODEL", "the same against a --budget or a --device: exit code 0 fits, 1 does not", run_estimate, mc_has_format, MUST_JUDGE},
 	{"sweep", "MODEL", "a table over --vary NAME=VALUES..; with --fit the largest that fits", run_sweep, mc_sweep_has_format, MAY_JUDGE},
+	{"advise", "MODEL", "what to change so that it fits a --budget or a --device, best first", run_advise, mc_sweep_has_format, MUST_JUDGE},
 	{"inspect", "MODEL", "say what the file holds, without training it", run_inspect, mc_has_format, NO_VERDICT},
 	{"events", "MODEL", "list every allocation and release of the two simulated steps", run_events, mc_has_format, NO_VERDICT},
 };
@@ -527,12 +555,12 @@ help(void)
 	    "  -f, --format NAME      text (default), json, ... (memcrest --list-formats)\n"
 	    "  -o, --output FILE      instead of standard output\n"
 	    "  --allow-incomplete     exit 0 even if the answer is only a lower bound, or may or may not fit\n"
-	    "  --budget 80GiB         check, sweep: what PyTorch's allocator may take; with --device or --calibrate context, the whole process\n"
+	    "  --budget 80GiB         check, sweep, advise: what PyTorch's allocator may take; with --device or --calibrate context, the whole process\n"
 	    "  --device NAME          the card, whose memory is the budget (--list-devices)\n"
 	    "  --calibrate context=510MiB   what a process of yours takes besides the allocator, measured; also workspace=N\n"
 	    "  --vary NAME=A,B,C..D   sweep: a column of a key or size; 4..64 doubles, 4..64+4 and 1,2,3..9 go in equal steps; may repeat\n"
 	    "  --fit[=NAME]           sweep: instead of all values of that column, the largest that fits\n"
-	    "  --threads N            sweep: default one a processor\n"
+	    "  --threads N            sweep, advise: default one a processor\n"
 	    "  -q, --quiet            no warnings\n"
 	    "  --dump-ir PASS         the graph after a pass, on standard error (load, or one of --list-passes)\n"
 	    "  --limit-memory N, --limit-file N, --limit-member N\n"

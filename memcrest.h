@@ -122,6 +122,12 @@ MC_API int mc_sweep_has_format(const char *format);
 MC_API size_t mc_sweep_diagnostics(const mc_sweep *, mc_diagnostic *out, size_t cap);
 MC_API void mc_sweep_free(mc_sweep *);
 
+/*
+ * What to change so that a job fits the recipe's budget or device: a sweep over changes, best first, each analysed and spelled as the command
+ * line's flags; it is run, read, written and freed as a sweep.
+ */
+MC_API mc_status mc_advise(const mc_model *, const mc_recipe *, const mc_options *, unsigned threads, mc_progress_fn *, void *user, mc_sweep **out);
+
 /* Writes a report in a format of mc_list("formats"), or "events". Unknown format: MC_BAD_INPUT, nothing written. */
 MC_API mc_status mc_write(const mc_report *, const char *format, mc_write_fn *, void *user);
 

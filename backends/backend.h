@@ -17,6 +17,8 @@ struct table_backend {             /* of a sweep's table */
 	bool (*write)(const struct sweep_table *, struct buf *);
 };
 extern const struct table_backend table_backends[];              /* ends with a NULL name */
+bool advice_text(const struct sweep_table *, struct buf *);      /* of `advise` */
+bool advice_json(const struct sweep_table *, struct buf *);
 
 extern const struct backend backend_text, backend_json, backend_events;
 

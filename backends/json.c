@@ -188,7 +188,19 @@ peak(const struct report *r)
 	put(o, "act", activations(&p->at));
 	put(o, "live", live(r));
 	put(o, "allocator", allocator(&r->memory));
+	put(o, "host", json_factors(&r->host));
 	return o;
+}
+
+/* Of a phase, what the optimizer's step needs for a moment counts as the optimizer's. */
+static json_t *
+phase_factors(const struct phase_row *p)
+{
+	struct factors f = p->at;
+
+	f.of[FAC_TRANSIENT] -= p->step_work;
+	f.of[FAC_OPT] += p->step_work;
+	return json_factors(&f);
 }
 
 static json_t *
@@ -205,7 +217,7 @@ step(const struct report *r, unsigned i)
 	put(o, "forward_end", json_bytes(st->forward_end));
 	for (unsigned p = PH_FORWARD; p < PH_COUNT; p++) {
 		put(phases, phase_name(p), json_bytes(st->phases[p].tensors));
-		put(at, phase_name(p), json_factors(&st->phases[p].at));
+		put(at, phase_name(p), phase_factors(&st->phases[p]));
 		put(allocated, phase_name(p), json_bytes(st->phases[p].allocated));
 		put(reserved, phase_name(p), json_bytes(st->phases[p].reserved));
 	}

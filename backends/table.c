@@ -1,4 +1,5 @@
 /* The table of a sweep: for people, as comma-separated values, and as JSON (schema memcrest/sweep). One row a configuration. */
+#include "backend.h"
 #include "json_part.h"
 
 #include "../ir/api.h"
@@ -87,7 +88,11 @@ static bool
 write_text(const struct sweep_table *s, struct buf *b)
 {
 	bool verdicts = any_verdict(s);
-	int *w = calloc(s->naxis + 1u, sizeof *w);
+	int *w;
+
+	if (s->advice)
+		return advice_text(s, b);
+	w = calloc(s->naxis + 1u, sizeof *w);
 
 	if (!w)
 		return false;
@@ -204,7 +209,7 @@ json_row(const struct sweep_table *s, uint32_t i)
 }
 
 static bool
-write_json(const struct sweep_table *s, struct buf *b)
+write_sweep_json(const struct sweep_table *s, struct buf *b)
 {
 	json_t *o = json_object(), *tool = json_object(), *axes = json_array(), *rows = json_array();
 	bool ok;
@@ -232,11 +237,17 @@ write_json(const struct sweep_table *s, struct buf *b)
 	return ok;
 }
 
+static bool
+write_json(const struct sweep_table *s, struct buf *b)
+{
+	return s->advice ? advice_json(s, b) : write_sweep_json(s, b);
+}
+
 /* ---- the formats ---------------------------------------------------------------------------------------------------- */
 
 const struct table_backend table_backends[] = {
-	{"text", "a sweep's table, for people", write_text},
-	{"csv", "a sweep's table, comma-separated", write_csv},
-	{"json", "a sweep's table (schema memcrest/sweep)", write_json},
+	{"text", "a sweep's or advise's table, for people", write_text},
+	{"csv", "a sweep's or advise's table, comma-separated", write_csv},
+	{"json", "a sweep's table (schema memcrest/sweep), or advise's (memcrest/advice)", write_json},
 	{NULL, NULL, NULL},
 };

@@ -90,6 +90,28 @@ memory(const struct report *r, struct buf *b)
 	buf_fmt(b, "\n");
 }
 
+/* What is offloaded, where it takes the most. */
+static void
+host(const struct report *r, struct buf *b)
+{
+	static const struct {
+		unsigned factor;
+		const char *name;
+	} part[] = {{FAC_PARAM, "parameters"}, {FAC_GRAD, "gradients"}, {FAC_OPT, "optimizer"}, {FAC_SAVED, "activations"}};
+	char h[32];
+	bool any = false;
+
+	if (!factors_total(&r->host))
+		return;
+	buf_fmt(b, "host       %s of the host's memory:", human_bytes(factors_total(&r->host), h));
+	for (size_t i = 0; i < sizeof part / sizeof part[0]; i++)
+		if (r->host.of[part[i].factor]) {
+			buf_fmt(b, "%s %s %s", any ? "," : "", part[i].name, human_bytes(r->host.of[part[i].factor], h));
+			any = true;
+		}
+	buf_fmt(b, "\n");
+}
+
 /* The replay goes on as if the driver had had it, so that the numbers above are what would be needed. */
 static void
 shortage(const struct report *r, struct buf *b)
@@ -304,6 +326,7 @@ write(const struct report *r, struct buf *b)
 	verdict(r, b);
 	answer(r, b);
 	memory(r, b);
+	host(r, b);
 	shortage(r, b);
 	factors(r, b);
 	activations(r, b);

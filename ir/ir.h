@@ -296,6 +296,7 @@ enum attention { ATT_AUTO, ATT_FLASH, ATT_EFFICIENT, ATT_CUDNN, ATT_MATH, ATT_EA
 enum checkpoint { CKPT_NONE, CKPT_NON_REENTRANT, CKPT_REENTRANT };
 enum tristate { TRI_AUTO, TRI_FALSE, TRI_TRUE };
 enum loss_kind { LOSS_AUTO, LOSS_IN_GRAPH, LOSS_CAUSAL_LM, LOSS_CROSS_ENTROPY, LOSS_MSE, LOSS_SUM };
+enum parallel { ST_NONE, ST_DDP, ST_ZERO1, ST_ZERO2, ST_ZERO3, ST_FSDP1, ST_FSDP2 };
 enum zero_grad { ZG_AFTER_STEP, ZG_BEFORE_BACKWARD, ZG_NEVER_NONE };
 enum optimizer_impl { IMPL_FOREACH, IMPL_FUSED, IMPL_FORLOOP };
 
@@ -322,6 +323,15 @@ struct geom {                      /* shape, strides and dtype; interned by geom
 	bool contiguous, dense;
 };
 
+struct share {                     /* one value's part of a storage that several have together */
+	uint32_t val;
+	uint64_t weight;
+};
+struct shares {
+	struct share *of;       uint32_t n, cap;
+	uint64_t total;            /* weights */
+};
+
 struct storage {
 	uint64_t nbytes;           /* rounded up to 512; 0 stays 0 */
 	uint64_t requested;        /* as asked for */
@@ -335,6 +345,11 @@ struct storage {
 	uint32_t phase;            /* index of the span it was born in */
 	uint8_t factor;            /* enum factor */
 	uint8_t modality;
+	bool elsewhere;            /* of a parameter whose bytes are in other storages: flat, sharded, gathered */
+	bool passing;              /* a communication buffer: in no plain sum */
+	uint32_t became;           /* of a gradient that a strategy takes away again: number of the event before which it was transient */
+	uint64_t host;             /* bytes that it takes in the host's memory instead */
+	const struct shares *shares;       /* parameters that have it together, NULL = val alone */
 };
 
 struct span {                      /* one phase of one micro-batch of one step */

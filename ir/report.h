@@ -12,6 +12,7 @@ struct phase_row {
 	uint64_t tensors;          /* peak; of the largest micro-batch */
 	uint64_t allocated, reserved;      /* peaks of the allocator, workspaces and slack included */
 	struct factors at;         /* at that instant */
+	uint64_t step_work;        /* of at's transient: made by the optimizer's step */
 	bool ran;
 };
 
@@ -117,6 +118,7 @@ struct report {
 	struct alike_row *live_alike;       uint32_t nlive_alike;
 	struct modality_row modalities[MOD_COUNT];
 	struct factors plain;      /* the founding paper's equation: every factor summed over layers, no time axis */
+	struct factors host;       /* where what is offloaded takes the most of the host's memory */
 	struct memory_row memory;
 	struct verdict verdict;
 	struct op_count *unknown;   uint32_t nunknown;
@@ -136,6 +138,7 @@ struct sweep_axis {
 	struct str *text;    uint32_t n;
 	int64_t *number;           /* of the values, NULL = not numbers */
 	bool fitted;               /* searched: the largest that fits */
+	bool changes;              /* its values are flags: "--checkpoint non-reentrant --dim batch=4" */
 };
 
 struct sweep_row {
@@ -148,17 +151,26 @@ struct sweep_row {
 	char error[240];
 };
 
+enum advice_cost { COST_FREE, COST_SLOWER, COST_OTHER };
+
+struct advice {                    /* what a row of `advise` changes */
+	struct str change, help;
+	uint8_t cost, parts;       /* parts: how many rows of advise.def it is made of */
+};
+
 struct sweep_table {
 	struct sweep_axis *axes;  uint32_t naxis, axis_cap;
 	struct sweep_row *rows;   uint32_t nrow;          /* the first axis changes slowest; a fitted axis has no rows of its own */
 	struct str file;
 	const struct recipe *base;
 	bool fits;                 /* an axis is fitted */
+	struct advice *advice;     /* of every row, best first; NULL = this is a sweep */
+	struct sweep_row now;      /* advice: the job as it is */
 };
 uint32_t sweep_value(const struct sweep_table *, uint32_t row, uint32_t axis);  /* which of the axis' values the row has */
 
 uint64_t factors_total(const struct factors *);
 uint64_t factors_act(const struct factors *);
-unsigned factor_in_step(const struct report *, const struct schedule *, uint32_t storage, unsigned step);
+unsigned factor_in_step(const struct report *, const struct schedule *, uint32_t storage, unsigned step, uint32_t event);
 
 #endif

@@ -108,8 +108,7 @@ static bool
 check_recipe(struct analysis *a)
 {
 	static const unsigned later[] = {
-		RK_QUANTIZE, RK_PARALLEL_STRATEGY, RK_PARALLEL_DP, RK_PARALLEL_TP, RK_PARALLEL_PP,
-		RK_OFFLOAD_OPTIMIZER, RK_OFFLOAD_PARAM, RK_OFFLOAD_ACTIVATIONS,
+		RK_QUANTIZE, RK_PARALLEL_TP, RK_PARALLEL_SEQUENCE,
 	};
 
 	for (size_t i = 0; i < sizeof later / sizeof later[0]; i++)

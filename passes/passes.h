@@ -15,6 +15,7 @@ struct plan {                      /* made by the adapt group, read-only in lowe
 	struct block *blocks;      uint32_t nblock;       /* what backward runs again: checkpointed calls, custom Functions; in order, not overlapping */
 	uint8_t sm;                /* compute capability of the card, 0 = not known */
 	uint8_t param_dtype;       /* run-time dtype of parameters of the file's main dtype */
+	uint8_t shard_dtype;       /* in which a strategy keeps parameters that are computed with in param_dtype, DT_NONE = the same */
 	uint8_t low_dtype;         /* autocast, DT_NONE = none */
 	uint8_t input_dtype;       /* of floating-point inputs */
 	uint32_t loss;             /* value that backward starts from, 0 = none */

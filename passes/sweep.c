@@ -43,6 +43,8 @@ set_axis(struct setting *t, uint32_t i)
 	uint32_t v = sweep_value(s, t->conf->row, i);
 	struct ctx *c = &t->r->c;
 
+	if (x->changes)
+		return changes_set(c, &t->r->r, x->text[v]);
 	if (!x->key)
 		return recipe_set_dim(c, &t->r->r, x->name, x->fitted ? t->conf->fitted : x->number[v]);
 	if (x->fitted)
@@ -356,7 +358,7 @@ mc_sweep_run(mc_sweep *s, const mc_options *o, unsigned threads, mc_progress_fn 
 mc_fit
 mc_sweep_best(const mc_sweep *s)
 {
-	mc_fit best = MC_NOT_ASKED;
+	mc_fit best = s->s.advice ? verdict_fit(&s->s.now.verdict) : MC_NOT_ASKED;
 
 	for (uint32_t i = 0; i < s->s.nrow; i++) {
 		mc_fit f = s->s.rows[i].ok ? verdict_fit(&s->s.rows[i].verdict) : MC_NOT_ASKED;

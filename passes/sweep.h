@@ -8,6 +8,8 @@
 
 bool sweep_add_axis(struct mc_sweep *, struct str name, struct str values);        /* sweep_values.c */
 
+bool changes_set(struct ctx *, struct recipe *, struct str changes);      /* advise.c */
+
 struct configuration {             /* one analysis: a row, and what the fitted axis is set to */
 	struct mc_sweep *s;
 	const mc_options *options;

@@ -73,6 +73,27 @@ hold_for_loss(struct lifetimes *l)
 	}
 }
 
+/*
+ * Without names: the library's decoders call an embedding's result inputs_embeds, and what goes through their blocks hidden_states. So what an
+ * embedding gives to the first block directly is still there when the last one runs.
+ */
+static void
+hold_embeddings(struct lifetimes *l)
+{
+	const struct graph *g = l->g;
+	bool *block = blocks_find(g, l->a->c->a);
+
+	for (uint32_t n = 1; n < g->nnode; n++)
+		for (struct operands it = operands_of(g, n); operand_next(&it);) {
+			uint32_t maker = g->vals[it.val].kind == VAL_NODE ? g->vals[it.val].node : 0;
+			unsigned d = maker ? calls_depth(g, maker) : 0;
+
+			if (d && g->nodes[maker].op == OP_EMBEDDING && calls_depth(g, n) >= d && block[scope_at(g, g->nodes[n].scope, d)] &&
+			    calls_same(&l->calls, maker, n, d - 1))
+				extend(l, it.val, l->calls.last[l->calls.at[n] + d - 1]);
+		}
+}
+
 static bool
 is_composite(const struct lifetimes *l, uint32_t first, uint32_t last, unsigned d)
 {
@@ -392,6 +413,8 @@ pass_lifetime(struct analysis *a)
 		by_name(&l);
 	if (calls)
 		hold_for_loss(&l);
+	if (calls && !names)
+		hold_embeddings(&l);
 	if (!names)
 		hold_in_outermost(&l);
 	for (uint32_t i = 0; i < a->g->noutput; i++)

@@ -1,6 +1,24 @@
 /* precision: which dtypes run. A pure precision replaces the file's main floating dtype; a mixed one means fp32 parameters under autocast. */
 #include "../passes.h"
 
+/*
+ * A strategy's own mixed precision stands in for autocast: DeepSpeed's model is in the low dtype, beside fp32 masters; FSDP's shards are in fp32 and
+ * gathered in the low dtype.
+ */
+static void
+use_strategy(struct analysis *a)
+{
+	int64_t how = a->r->v[RK_PARALLEL_STRATEGY].i;
+	bool fsdp = how == ST_FSDP1 || how == ST_FSDP2;
+
+	if (!a->plan.low_dtype || how == ST_NONE || how == ST_DDP)
+		return;
+	a->plan.shard_dtype = fsdp ? a->plan.param_dtype : DT_NONE;
+	a->plan.param_dtype = a->plan.low_dtype;
+	a->plan.low_dtype = DT_NONE;
+	assume(a, fsdp ? "fsdp: mixed precision is FSDP's own policy, not autocast" : "zero: mixed precision is DeepSpeed's own: the model in the low dtype, fp32 masters");
+}
+
 bool
 pass_precision(struct analysis *a)
 {
@@ -10,7 +28,8 @@ pass_precision(struct analysis *a)
 
 	a->plan.param_dtype = p == PREC_FILE ? a->g->file_dtype : param[p];
 	a->plan.low_dtype = low[p];
-	a->plan.input_dtype = in ? input[in] : a->plan.param_dtype;
+	use_strategy(a);
+	a->plan.input_dtype = in ? input[in] : a->plan.shard_dtype ? a->plan.shard_dtype : a->plan.param_dtype;
 	return true;
 }
 
@@ -26,5 +45,7 @@ analysis_dtype(const struct analysis *a, uint32_t v)
 		return x->flags & VF_LABELS ? x->dtype : a->plan.input_dtype;
 	if (x->kind == VAL_BUFFER && !(x->flags & VF_PERSISTENT))
 		return x->dtype;
+	if (x->kind == VAL_BUFFER && a->plan.shard_dtype && x->dtype == a->g->file_dtype)
+		return a->plan.shard_dtype;
 	return x->dtype == a->g->file_dtype ? a->plan.param_dtype : x->dtype;
 }

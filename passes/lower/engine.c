@@ -7,7 +7,7 @@
  * A buffer stores the first gradient that arrives. A later one is added into it if the engine holds the last reference to that
  * tensor and to its storage and it is no view; otherwise their sum is a new tensor and both die.
  */
-#include "lower.h"
+#include "../shard/shard.h"
 
 #include <string.h>
 
@@ -137,6 +137,8 @@ leave(struct task *t)
 static uint32_t
 unpack(struct sim *s, struct saved *v)
 {
+	if (!v->frame && v->tensor && s->sched->storages[s->tensors[v->tensor].storage].host)
+		return tensor_new(s, geom_at(s, v->tensor), "offload");
 	if (!v->frame)
 		return v->tensor;
 	temps_take(s, checkpoint_unpack(s, v->frame, v->slot));
@@ -288,12 +290,14 @@ arrive(struct sim *s, uint32_t *slot, uint32_t g)
 static void
 mark_gradient(struct sim *s, uint32_t var, uint32_t grad)
 {
-	struct storage *p = &s->sched->storages[s->tensors[var].storage], *g = &s->sched->storages[s->tensors[grad].storage];
+	struct storage *g = &s->sched->storages[s->tensors[grad].storage];
 
-	if (p->factor != FAC_PARAM || !p->val || g->factor == FAC_PARAM)
+	if (!s->tensors[var].param || g->factor == FAC_PARAM || g->shares)
 		return;
+	if (s->shard && g->factor != FAC_GRAD)
+		g->became = s->sched->nevent;
 	g->factor = FAC_GRAD;
-	g->val = p->val;
+	g->val = s->tensors[var].param;
 }
 
 /* accumulate_grad.h: take the tensor over if it has the parameter's layout and nobody else has it, else copy; later add in place. */
@@ -317,7 +321,14 @@ accumulate(struct sim *s, uint32_t var, uint32_t g)
 		temps_release(s, mark);
 		tensor_drop(s, g);
 	}
+}
+
+static void
+finish_leaf(struct sim *s, uint32_t var)
+{
 	mark_gradient(s, var, s->tensors[var].grad);
+	if (s->shard && s->tensors[var].param)
+		shard_gradient(s->shard, var);
 }
 
 static void
@@ -351,12 +362,16 @@ run_fn(struct task *t, uint32_t fn)
 
 	s->fns[fn].buffer = NULL;
 	if (s->fns[fn].kind == FN_ACCUMULATE) {
-		if (grads[0])
+		if (grads[0]) {
 			accumulate(s, s->fns[fn].var, grads[0]);
+			finish_leaf(s, s->fns[fn].var);
+		}
 		pool_put(s->pool, grads, nout, sizeof *grads);
 		return;
 	}
 	s->node = s->fns[fn].node;
+	if (s->shard)
+		shard_backward_at(s->shard, s->node);
 	out = pool_get(s->pool, nedge, sizeof *out);
 	if (s->fns[fn].kind == FN_CHECKPOINT)
 		checkpoint_backward(s, fn, grads, out);

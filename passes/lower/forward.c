@@ -2,7 +2,7 @@
  * The forward pass: the graph's nodes in order, each as one operator call; then what the frame no longer
  * holds is released (plan.release). sim.env has the tensor of every value that somebody still holds by name.
  */
-#include "lower.h"
+#include "../shard/shard.h"
 
 #include <string.h>
 
@@ -71,8 +71,8 @@ free_lists(struct sim *s, const struct value *v, unsigned n)
 /* ---- what cannot be run as a row says ----------------------------------------------------------------------- */
 
 /* A tensor as the file declares the value; 0 if it does not say. */
-static uint32_t
-declared(struct sim *s, uint32_t v)
+uint32_t
+declared_tensor(struct sim *s, uint32_t v)
 {
 	const struct val *x = &s->g->vals[v];
 	struct geom g = {.rank = x->rank, .dtype = x->dtype};
@@ -102,7 +102,7 @@ run_unknown(struct sim *s, uint32_t n)
 	fn = tape_begin(&c);
 	s->nresult = 0;
 	for (uint32_t k = 0; k < s->g->nodes[n].nout; k++) {
-		uint32_t t = declared(s, node_outs(s->g, n)[k]);
+		uint32_t t = declared_tensor(s, node_outs(s->g, n)[k]);
 
 		ROOM(s->c->a, s->result, s->nresult, s->result_cap, 1);
 		s->result[s->nresult++] = t;
@@ -129,7 +129,7 @@ bind_results(struct sim *s, uint32_t n)
 		uint32_t t = k < s->nresult ? s->result[k] : 0;
 
 		if (!t && s->g->nodes[n].op != OP_NO_OP)
-			t = declared(s, outs[k]);
+			t = declared_tensor(s, outs[k]);
 		if (s->g->nodes[n].flags & NF_INPUT_EMBEDDING)
 			require_grad(s, t);
 		env_set(s, outs[k], t);
@@ -241,6 +241,8 @@ run_nodes(struct sim *s, uint32_t first, uint32_t last, bool blocks)
 	const struct block *b = s->plan->blocks, *end = b + s->plan->nblock;
 
 	for (uint32_t n = first; n <= last; n++) {
+		if (s->runs && !s->runs[n])
+			continue;
 		while (blocks && b < end && b->first < n)
 			b++;
 		if (blocks && b < end && b->first == n) {
@@ -248,6 +250,8 @@ run_nodes(struct sim *s, uint32_t first, uint32_t last, bool blocks)
 			n = b->last;
 			continue;
 		}
+		if (s->shard)
+			shard_forward_at(s->shard, n);
 		run_node(s, n);
 		release_after(s, n);
 	}

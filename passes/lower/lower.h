@@ -34,6 +34,7 @@ struct tensor {
 	uint32_t grad;             /* .grad, held */
 	uint32_t base;             /* of a view made in forward: the tensor it looks into, held; 0 = none */
 	uint32_t view;             /* of such a view: the node of the operator that made it, held */
+	uint32_t param;            /* of a parameter: its value */
 	uint32_t version;          /* in-place operators so far; of a view: when its history was made */
 	uint16_t out;              /* as which result of fn */
 	uint8_t flags;
@@ -161,6 +162,7 @@ struct grad_fn {
 /* ---- the simulator ------------------------------------------------------------------------------------- */
 
 struct pool;
+struct shard;
 
 struct sim {
 	struct ctx *c;
@@ -181,11 +183,14 @@ struct sim {
 	uint32_t node;             /* node of the graph that is running: who is charged for what is allocated */
 	uint32_t run, tick;        /* of the engine */
 	bool grad_on;
+	struct shard *shard;       /* what the other ranks do to this one, NULL = there are none */
+	bool offload;              /* what is made now lives in the host's memory on purpose, and is counted there */
 	bool host;                 /* what is made now lives on the CPU: 0-dim numbers that Python wrapped, and what is computed from them alone */
 	uint8_t autocast;          /* dtype, DT_NONE = off */
 	uint8_t low_dtype;         /* the recipe's autocast dtype, DT_NONE = none */
 	uint8_t param_dtype;       /* run-time dtype of parameters of the file's main dtype */
 	struct checkpoint_frame *frame;        /* saved tensors go there, NULL = onto the tape */
+	const bool *runs;          /* by node: a stage of a pipeline runs these only, NULL = all */
 	const struct plan *plan;   /* what the adapt group decided about this graph */
 	int64_t *ints;             /* graph.ints, bound */
 	uint32_t failed;           /* operators that could not be run as their row says */
@@ -209,6 +214,7 @@ void temps_release(struct sim *, uint32_t mark);                  /* in reverse 
 uint32_t temps_keep(struct sim *, uint32_t mark, uint32_t t);     /* release all but t, which stays a temporary of the caller */
 void temps_drop(struct sim *, uint32_t t);                        /* one of them, now */
 void temps_take(struct sim *, uint32_t t);                        /* a held tensor becomes a temporary */
+void tensor_move(struct sim *, uint32_t t, uint32_t onto);       /* t.data = a view of onto's storage */
 uint32_t tensor_storage_tensors(const struct sim *, uint32_t t);
 
 /* code.c */
@@ -332,6 +338,7 @@ struct sim *sim_new(struct analysis *, struct schedule *);
 /* forward.c */
 void run_nodes(struct sim *, uint32_t first, uint32_t last, bool blocks);        /* blocks: checkpoint those of the plan */
 void env_set(struct sim *, uint32_t val, uint32_t t);             /* takes a hold of its own */
+uint32_t declared_tensor(struct sim *, uint32_t val);                    /* a tensor as the file declares the value; 0 if it does not say */
 bool size_is_unknown(const struct graph *, uint32_t node);
 
 #endif

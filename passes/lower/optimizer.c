@@ -174,6 +174,16 @@ shape_of(struct str name)
 	return like;
 }
 
+/* What an optimizer makes for a parameter belongs to whom the parameter does. */
+static void
+like_owner(struct sim *s, uint32_t t, uint32_t param)
+{
+	struct storage *x = &s->sched->storages[tensor_at(s, t)->storage], *p = &s->sched->storages[tensor_at(s, param)->storage];
+
+	x->val = p->val;
+	x->shares = p->shares;
+}
+
 /* "name" or "name:shape"; held by the caller, 0 = this parameter has none. */
 static uint32_t
 buffer(struct step *x, uint32_t param, struct str piece, const char *op)
@@ -190,7 +200,7 @@ buffer(struct step *x, uint32_t param, struct str piece, const char *op)
 	if (!p->dense || g.rank != p->rank || memcmp(g.dim, p->dim, p->rank * sizeof *g.dim))
 		geom_contiguous(&g);
 	t = tensor_hold(s, tensor_new(s, geom_intern(s->geoms, g), op));
-	s->sched->storages[tensor_at(s, t)->storage].val = s->sched->storages[tensor_at(s, param)->storage].val;
+	like_owner(s, t, param);
 	temps_release(s, mark);
 	return t;
 }
@@ -248,9 +258,9 @@ optimizer_construct(struct step *x)
 {
 	const struct optim *o = optim_of(x->s->r);
 
-	for (uint32_t i = 0; o->made == CONSTRUCTOR && i < x->nparam; i++)
-		if (needs_grad(x->s, x->params[i].tensor))
-			make_state(x, o, &x->params[i]);
+	for (uint32_t i = 0; o->made == CONSTRUCTOR && i < x->ntrained; i++)
+		if (needs_grad(x->s, x->trained[i].tensor))
+			make_state(x, o, &x->trained[i]);
 }
 
 /* ---- the step ------------------------------------------------------------------------------------------------------- */
@@ -258,7 +268,7 @@ optimizer_construct(struct step *x)
 static unsigned
 dtype_of(const struct step *x, uint32_t i)
 {
-	return tensor_at(x->s, x->params[i].tensor)->grad ? geom_at(x->s, x->params[i].tensor)->dtype : DT_NONE;
+	return tensor_at(x->s, x->trained[i].tensor)->grad ? geom_at(x->s, x->trained[i].tensor)->dtype : DT_NONE;
 }
 
 /* Lists over all parameters of a dtype: all of one, then all of the next, alive together. */
@@ -273,8 +283,8 @@ run_foreach(struct step *x, const struct optim *o, unsigned dtype)
 		int64_t colon = str_find(piece, ':');
 		const char *kernel = str_fmt(s->c->a, "_foreach_%.*s", SFMT(str_sub(piece, 0, colon < 0 ? piece.n : (uint32_t)colon))).p;
 
-		for (uint32_t i = 0; i < x->nparam; i++) {
-			uint32_t t = dtype_of(x, i) == dtype ? buffer(x, x->params[i].tensor, piece, kernel) : 0;
+		for (uint32_t i = 0; i < x->ntrained; i++) {
+			uint32_t t = dtype_of(x, i) == dtype ? buffer(x, x->trained[i].tensor, piece, kernel) : 0;
 
 			if (t)
 				temps_take(s, t);
@@ -288,7 +298,7 @@ run_groups(struct step *x, const struct optim *o)
 {
 	bool done[DT_COUNT] = {[DT_NONE] = true};
 
-	for (uint32_t i = 0; i < x->nparam; i++) {
+	for (uint32_t i = 0; i < x->ntrained; i++) {
 		unsigned dt = dtype_of(x, i);
 
 		if (!done[dt])
@@ -341,14 +351,14 @@ run_forloop(struct step *x, const struct optim *o)
 {
 	struct locals l = {.n = 0};
 
-	for (uint32_t i = 0; *o->forloop && i < x->nparam; i++) {
+	for (uint32_t i = 0; *o->forloop && i < x->ntrained; i++) {
 		struct str rest = str_of(o->forloop), piece;
 		uint32_t last = 0;
 
-		if (!tensor_at(x->s, x->params[i].tensor)->grad)
+		if (!tensor_at(x->s, x->trained[i].tensor)->grad)
 			continue;
 		while (rest.n && str_cut(&rest, ' ', &piece))
-			run_piece(x, &l, x->params[i].tensor, piece);
+			run_piece(x, &l, x->trained[i].tensor, piece);
 		for (uint32_t k = 0; k < l.n; k++) {
 			if (!l.t[k])
 				continue;
@@ -368,9 +378,11 @@ optimizer_step(struct step *x)
 	int64_t impl = x->s->r->v[RK_OPTIMIZER_IMPL].i;
 
 	x->s->node = 0;
-	for (uint32_t i = 0; i < x->nparam; i++)
-		if (!x->params[i].has_state && tensor_at(x->s, x->params[i].tensor)->grad)
-			make_state(x, o, &x->params[i]);
+	for (uint32_t i = 0; i < x->ntrained; i++)
+		if (!x->trained[i].has_state && tensor_at(x->s, x->trained[i].tensor)->grad)
+			make_state(x, o, &x->trained[i]);
+	if (x->s->offload)         /* on the host it works in place */
+		return;
 	if (o->always ? o->always & FOREACH : impl == IMPL_FOREACH)
 		run_groups(x, o);
 	if (o->always ? o->always & FORLOOP : impl == IMPL_FORLOOP)
@@ -378,14 +390,22 @@ optimizer_step(struct step *x)
 }
 
 /* set_to_none: gradients die in the order of the parameters. */
-void
-optimizer_zero_grad(struct step *x)
+static void
+drop_grads(struct sim *s, const struct param *params, uint32_t n)
 {
-	for (uint32_t i = 0; i < x->nparam; i++) {
-		struct tensor *p = tensor_at(x->s, x->params[i].tensor);
+	for (uint32_t i = 0; i < n; i++) {
+		struct tensor *p = tensor_at(s, params[i].tensor);
 		uint32_t grad = p->grad;
 
 		p->grad = 0;
-		tensor_drop(x->s, grad);
+		tensor_drop(s, grad);
 	}
+}
+
+void
+optimizer_zero_grad(struct step *x)
+{
+	drop_grads(x->s, x->params, x->nparam);
+	if (x->trained != x->params)
+		drop_grads(x->s, x->trained, x->ntrained);
 }

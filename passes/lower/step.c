@@ -7,7 +7,9 @@
  *
  * Step 1 starts without optimizer state (but for those optimizers that make it in their constructor).
  */
-#include "step.h"
+#include "../shard/shard.h"
+#include "../shard/stage.h"
+#include "pipeline.h"
 
 /* ---- before the first step -------------------------------------------------------------------------------- */
 
@@ -45,16 +47,20 @@ make_base(struct step *x, uint32_t v)
 	const struct val *val = &s->g->vals[v];
 	struct geom g = {.rank = val->rank, .dtype = (uint8_t)analysis_dtype(x->a, v)};
 	uint32_t mark = temps_mark(s), t;
+	bool away;
 
 	if (val->rank == RANK_UNKNOWN || !val->dtype)
 		return 0;
 	for (unsigned i = 0; i < val->rank; i++)
 		g.dim[i] = s->ints[val->dim + i] < 0 ? 0 : s->ints[val->dim + i];
 	geom_contiguous(&g);
-	s->host = val->kind == VAL_CONST && val->rank == 0;        /* torch.tensor(2.0) in a forward */
+	away = val->kind == VAL_PARAM && shard_takes_params(s->r);
+	s->host = away || (val->kind == VAL_CONST && val->rank == 0);      /* torch.tensor(2.0) in a forward */
 	t = tensor_new(s, geom_intern(s->geoms, g), val->kind == VAL_PARAM ? "param" : val->kind == VAL_INPUT ? "input" : "buffer");
 	s->host = false;
+	s->sched->storages[tensor_at(s, t)->storage].elsewhere = away;
 	tensor_at(s, t)->flags |= TF_LEAF;
+	tensor_at(s, t)->param = val->kind == VAL_PARAM ? v : 0;
 	s->sched->storages[tensor_at(s, t)->storage].val = v;
 	s->sched->storages[tensor_at(s, t)->storage].factor = val->kind == VAL_INPUT ? FAC_INPUT : FAC_PARAM;
 	env_set(s, v, t);
@@ -71,6 +77,8 @@ make_params(struct step *x, bool adapters)
 		const struct val *p = &g->vals[v];
 		uint32_t t;
 
+		if (x->has && !x->has[v])
+			continue;
 		if (p->kind != VAL_PARAM || adapters != !!(p->flags & VF_ADAPTER))
 			continue;
 		if (p->tied) {
@@ -96,10 +104,14 @@ make_start(struct step *x)
 	make_params(x, false);
 	make_params(x, true);
 	for (uint32_t v = 1; v < g->nval; v++)
-		if (g->vals[v].kind == VAL_BUFFER || g->vals[v].kind == VAL_CONST)
+		if ((g->vals[v].kind == VAL_BUFFER || g->vals[v].kind == VAL_CONST) && (!x->has || x->has[v]))
 			make_base(x, v);
 	for (uint32_t i = 0; i < g->ninput; i++)
-		make_base(x, g->inputs[i]);
+		if (!x->has || x->has[g->inputs[i]])
+			make_base(x, g->inputs[i]);
+	x->trained = x->params;
+	x->ntrained = x->nparam;
+	x->s->shard = shard_new(x);
 	optimizer_construct(x);
 }
 
@@ -142,16 +154,18 @@ mark_saved(struct sim *s, uint32_t first_storage)
 			s->sched->storages[i].factor = FAC_SAVED;
 }
 
-/* The loss, held; 0 = the graph has none. */
-static uint32_t
-run_forward(struct step *x, unsigned step)
+uint32_t
+run_forward(struct step *x, unsigned step, const uint32_t *val, uint32_t n, uint32_t *out)
 {
 	struct sim *s = x->s;
 	uint32_t loss, first = s->sched->nstorage;
 
 	s->autocast = s->low_dtype;
 	run_nodes(s, 1, s->g->nnode - 1, true);
+	shard_forward_end(s->shard);
 	loss = x->a->plan.loss ? tensor_hold(s, s->env[x->a->plan.loss]) : 0;
+	for (uint32_t i = 0; i < n; i++)
+		out[i] = tensor_hold(s, s->env[val[i]]);
 	keep_outputs(x, loss);
 	drop_env(s);
 	autocast_clear(s);
@@ -163,7 +177,7 @@ run_forward(struct step *x, unsigned step)
 
 /* ---- the loop ---------------------------------------------------------------------------------------------------- */
 
-static void
+void
 run_backward_phase(struct step *x, uint32_t loss)
 {
 	struct sim *s = x->s;
@@ -174,6 +188,7 @@ run_backward_phase(struct step *x, uint32_t loss)
 	if (!loss)
 		return;
 	if (needs_grad(s, loss)) {
+		s->node = s->g->vals[x->a->plan.loss].node;
 		like = (struct operand){geom_at(s, loss), loss, false};
 		root = build_like(&c, &like, 1, DT_NONE);
 		run_backward(s, &loss, &root, 1);
@@ -184,49 +199,66 @@ run_backward_phase(struct step *x, uint32_t loss)
 }
 
 static void
-run_step(struct step *x, unsigned step)
+run_micro_batches(struct step *x, unsigned step)
 {
 	struct sim *s = x->s;
-	int64_t zero_grad = s->r->v[RK_ZERO_GRAD].i;
 
 	for (uint32_t micro = 0; micro < (uint32_t)s->r->v[RK_GRAD_ACCUM].i; micro++) {
 		uint32_t loss;
 
 		schedule_span(s->sched, step, PH_FORWARD, micro);
-		loss = run_forward(x, step);
-		if (zero_grad == ZG_BEFORE_BACKWARD && micro == 0)
+		shard_forward_begin(s->shard, step, micro);
+		loss = run_forward(x, step, NULL, 0, NULL);
+		if (s->r->v[RK_ZERO_GRAD].i == ZG_BEFORE_BACKWARD && micro == 0)
 			optimizer_zero_grad(x);
 		schedule_span(s->sched, step, PH_BACKWARD, micro);
+		shard_backward_begin(s->shard, micro + 1 == (uint32_t)s->r->v[RK_GRAD_ACCUM].i);
 		run_backward_phase(x, loss);
+		shard_backward_end(s->shard);
 	}
+}
+
+static void
+run_step(struct step *x, unsigned step, struct pipeline *p)
+{
+	struct sim *s = x->s;
+	int64_t zero_grad = s->r->v[RK_ZERO_GRAD].i;
+
+	if (p && zero_grad == ZG_BEFORE_BACKWARD)
+		optimizer_zero_grad(x);
+	if (p)
+		pipeline_step(p, step);
+	else
+		run_micro_batches(x, step);
 	schedule_span(s->sched, step, PH_OPTIMIZER, 0);
-	optimizer_step(x);
+	if (!shard_step(s->shard))
+		optimizer_step(x);
 	if (zero_grad == ZG_AFTER_STEP)
 		optimizer_zero_grad(x);
 }
 
 static void
-count_value(struct step *x, uint32_t v)
+count_value(struct analysis *a, const uint8_t *dtype, uint32_t v)
 {
-	if (v && x->s->val_dtype[v])
-		x->a->sized++;
-	else if (v && x->a->unsized++ == 0)
-		x->a->first_unsized = v;
+	if (v && dtype[v])
+		a->sized++;
+	else if (v && a->unsized++ == 0)
+		a->first_unsized = v;
 }
 
-/* Every value that is there when the graph runs; what the checks and reads that were taken out made is not. */
+/* Every value that is there when the graph runs, on whatever rank; what the checks and reads that were taken out made is not. */
 static void
-count_coverage(struct step *x)
+count_coverage(struct analysis *a, const uint8_t *dtype)
 {
-	const struct graph *g = x->s->g;
+	const struct graph *g = a->g;
 
-	x->a->sized = x->a->unsized = x->a->first_unsized = 0;   /* what the sizes pass said of the file's own operators */
+	a->sized = a->unsized = a->first_unsized = 0;    /* what the sizes pass said of the file's own operators */
 	for (uint32_t v = 1; v < g->nval; v++)
 		if (g->vals[v].kind != VAL_NODE && g->vals[v].kind != VAL_NONE)
-			count_value(x, v);
+			count_value(a, dtype, v);
 	for (uint32_t n = 1; n < g->nnode; n++)
 		for (uint32_t k = 0; k < g->nodes[n].nout; k++)
-			count_value(x, node_outs(g, n)[k]);
+			count_value(a, dtype, node_outs(g, n)[k]);
 }
 
 static void
@@ -237,27 +269,76 @@ note_recurrent(struct analysis *a)
 			assume(a, "what cuDNN keeps for the backward of recurrent layers is taken to be their gates, cell states and inner results");
 }
 
+/* ---- ranks ------------------------------------------------------------------------------------------------------------- */
+
+struct job {                       /* what all ranks of a pipeline have in common; a job without one has one rank */
+	struct analysis *a;
+	struct stage *stages;
+	bool *needs, differentiates;
+	uint32_t ranks;
+	uint64_t most;
+	uint32_t worst;
+	uint8_t *dtype;            /* by value, of whatever rank ran it */
+};
+
+/* The rank that takes most is the one that is reported. */
+static void
+run_rank(struct job *job, uint32_t rank)
+{
+	struct step x = {.a = job->a};
+	struct schedule *sched = schedule_new(job->a->c);
+	struct pipeline *p = NULL;
+
+	x.s = sim_new(job->a, sched);
+	if (job->stages)
+		p = pipeline_new(&x, job->stages, job->needs, rank);
+	make_start(&x);
+	x.s->peak = 0;
+	for (unsigned step = 1; step <= 2; step++)
+		run_step(&x, step, p);
+	for (uint32_t v = 1; v < job->a->g->nval; v++)
+		job->dtype[v] = x.s->val_dtype[v] ? x.s->val_dtype[v] : job->dtype[v];
+	job->a->lower_bound |= x.s->failed > 0;
+	job->differentiates |= x.differentiates;
+	if (x.s->peak > job->most || !job->a->sched) {
+		job->most = x.s->peak;
+		job->worst = rank;
+		job->a->sched = sched;
+	}
+}
+
+static bool
+find_ranks(struct job *job)
+{
+	struct analysis *a = job->a;
+	const struct recipe_value *pp = &a->r->v[RK_PARALLEL_PP];
+
+	job->ranks = (uint32_t)pp->i;
+	if (job->ranks == 1)
+		return true;
+	job->stages = stages_find(a, job->ranks * pipeline_chunks(a->r), &job->needs);
+	return job->stages || diag(a->c, DIAG_BAD_VALUE, "parallel.pp", SFMT(pp->text), "not more stages than the model has repeated blocks");
+}
+
 bool
 pass_lower(struct analysis *a)
 {
-	struct step x = {.a = a};
+	struct job job = {.a = a, .dtype = NEW(a->c->a, uint8_t, a->g->nval)};
 
-	if (!optimizer_known(a))
+	if (!optimizer_known(a) || !shard_known(a) || !find_ranks(&job))
 		return false;
-	a->sched = schedule_new(a->c);
-	x.s = sim_new(a, a->sched);
-	make_start(&x);
-	for (unsigned step = 1; step <= 2; step++)
-		run_step(&x, step);
-	count_coverage(&x);
+	for (uint32_t rank = 0; rank < job.ranks; rank++)
+		run_rank(&job, rank);
+	if (job.stages)
+		assume(a, "pipeline: stages have equal numbers of blocks; this is rank %u of %u, which takes the most", job.worst, job.ranks);
+	count_coverage(a, job.dtype);
 	note_recurrent(a);
-	a->lower_bound |= x.s->failed > 0;
 	if (a->unsized) {
 		struct str first = graph_str(a->g, a->g->vals[a->first_unsized].name);
 
 		diag(a->c, DIAG_UNSIZED, (unsigned)a->unsized, SFMT(first));
 	}
-	if (!x.differentiates)
+	if (!job.differentiates)
 		diag(a->c, DIAG_NO_GRADIENT);
 	return true;
 }

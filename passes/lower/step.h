@@ -14,10 +14,16 @@ struct step {
 	struct analysis *a;
 	struct sim *s;
 	struct param *params;   uint32_t nparam;
+	struct param *trained;  uint32_t ntrained;         /* what the optimizer steps on: the parameters, or what a strategy made of them */
+	bool *has;                 /* by value: what lives on this rank of a pipeline, NULL = all */
 	bool differentiates;       /* backward has run */
 	bool has_tables;           /* the 8-bit optimizers' two tables are there */
 	uint32_t *kept;         uint32_t nkept, kept_cap;        /* loss and outputs that the caller still has, held */
 };
+
+/* step.c, for pipeline.c too: out, held, are values that outlive the forward. The loss, held; 0 = the graph has none */
+uint32_t run_forward(struct step *, unsigned step, const uint32_t *val, uint32_t n, uint32_t *out);
+void run_backward_phase(struct step *, uint32_t loss);
 
 bool optimizer_known(struct analysis *);
 void optimizer_construct(struct step *);

@@ -270,6 +270,24 @@ detached(struct sim *s, uint32_t t)
 	return tensor_alias(s, t, geom_at(s, t), 0);
 }
 
+enum { LEAST_OFFLOADED = 1024 };   /* bytes */
+
+/* With offload.activations (torch.autograd.graph.save_on_cpu, parameters excepted) what is saved is a copy in the host's memory. */
+static uint32_t
+saved_tensor(struct sim *s, uint32_t t, bool result)
+{
+	const struct storage *x = &s->sched->storages[s->tensors[t].storage];
+	uint32_t mark = temps_mark(s), copy;
+
+	if (!s->r->v[RK_OFFLOAD_ACTIVATIONS].i || x->factor == FAC_PARAM || x->elsewhere || x->nbytes < LEAST_OFFLOADED || s->frame)
+		return tensor_hold(s, result ? detached(s, t) : t);
+	s->offload = true;
+	copy = tensor_hold(s, tensor_new(s, geom_at(s, t), "offload"));
+	s->offload = false;
+	temps_release(s, mark);
+	return copy;
+}
+
 static void
 add_saved(struct sim *s, uint32_t fn, const struct slot *slot, unsigned n)
 {
@@ -288,7 +306,7 @@ add_saved(struct sim *s, uint32_t fn, const struct slot *slot, unsigned n)
 			checkpoint_hold(s->frame);
 			v->slot = checkpoint_slot(s);
 		} else {
-			v->tensor = tensor_hold(s, slot[i].what.kind == REF_OUT ? detached(s, slot[i].tensor) : slot[i].tensor);
+			v->tensor = saved_tensor(s, slot[i].tensor, slot[i].what.kind == REF_OUT);
 		}
 	}
 	x->saved = all;

@@ -52,12 +52,13 @@ make(struct sim *s, const struct geom *g, uint32_t storage, unsigned flags)
 uint32_t
 tensor_new(struct sim *s, const struct geom *g, const char *op)
 {
-	uint32_t st = schedule_alloc(s->sched, s->host ? 0 : geom_nbytes(g));
+	uint32_t st = schedule_alloc(s->sched, s->host || s->offload ? 0 : geom_nbytes(g));
 	struct storage *x = &s->sched->storages[st];
 
 	x->op = op;
 	x->geom = g;
 	x->node = s->node;
+	x->host = s->offload && !s->host ? geom_nbytes(g) : 0;
 	s->live += x->nbytes;
 	if (s->live > s->peak)
 		s->peak = s->live;
@@ -67,7 +68,9 @@ tensor_new(struct sim *s, const struct geom *g, const char *op)
 bool
 tensor_on_host(const struct sim *s, uint32_t t)
 {
-	return s->sched->storages[s->tensors[t].storage].nbytes == 0 && s->tensors[t].geom->numel > 0;
+	const struct storage *x = &s->sched->storages[s->tensors[t].storage];
+
+	return x->nbytes == 0 && !x->elsewhere && s->tensors[t].geom->numel > 0;
 }
 
 uint32_t
@@ -99,6 +102,16 @@ storage_leave(struct sim *s, uint32_t storage)
 		return;
 	s->live -= x->nbytes;
 	schedule_free(s->sched, storage);
+}
+
+void
+tensor_move(struct sim *s, uint32_t t, uint32_t onto)
+{
+	uint32_t old = s->tensors[t].storage;
+
+	s->tensors[t].storage = s->tensors[onto].storage;
+	s->sched->storages[s->tensors[t].storage].tensors++;
+	storage_leave(s, old);
 }
 
 /* The tensor goes first, then what only it held: its grad_fn and its .grad. */

@@ -138,8 +138,8 @@ live_at(struct analysis *a, uint32_t event)
 static uint8_t
 modality_of(const struct attribution *t, const struct storage *s)
 {
-	if (s->val)
-		return t->g->vals[s->val].modality;
+	if (s->val || s->shares)
+		return t->g->vals[s->shares ? s->shares->of[0].val : s->val].modality;
 	return t->g->nodes[s->node].modality;
 }
 
@@ -147,7 +147,7 @@ static struct live_row
 describe(struct attribution *t, uint32_t storage)
 {
 	const struct storage *s = &t->a->sched->storages[storage];
-	struct live_row row = {.storage = storage, .factor = factor_name(factor_in_step(t->r, t->a->sched, storage, t->r->peak_step))};
+	struct live_row row = {.storage = storage, .factor = factor_name(factor_in_step(t->r, t->a->sched, storage, t->r->peak_step, t->r->steps[t->r->peak_step].event))};
 
 	row.module_row = module_of_storage(t, s);
 	row.module = t->r->modules[row.module_row].path;
@@ -181,16 +181,47 @@ sort_live(struct live_row *rows, uint32_t n, const struct storage *base, struct 
 	memcpy(rows, tmp, n * sizeof *rows);
 }
 
+/* Bytes that several parameters have together are split by their shares; what is left of the division is the last one's. */
+static uint64_t
+share_bytes(const struct storage *s, uint32_t i, uint64_t given)
+{
+	const struct shares *of = s->shares;
+
+	if (i + 1 == of->n)
+		return s->nbytes - given;
+	return (uint64_t)((long double)s->nbytes * (long double)of->of[i].weight / (long double)of->total);
+}
+
+static void
+add_shares(struct attribution *t, const struct storage *s, unsigned factor)
+{
+	uint64_t given = 0;
+
+	for (uint32_t i = 0; i < s->shares->n; i++) {
+		uint64_t n = share_bytes(s, i, given);
+		uint32_t v = s->shares->of[i].val;
+
+		given += n;
+		t->r->modalities[t->g->vals[v].modality].at.of[factor] += n;
+		FOR_MODULE_AND_PARENTS(t, module_of_param(t, v), k)
+			t->r->modules[k].at.of[factor] += n;
+	}
+}
+
 static void
 add_live(struct attribution *t, uint32_t storage)
 {
 	const struct storage *s = &t->a->sched->storages[storage];
-	unsigned factor = factor_in_step(t->r, t->a->sched, storage, t->r->peak_step);
+	unsigned factor = factor_in_step(t->r, t->a->sched, storage, t->r->peak_step, t->r->steps[t->r->peak_step].event);
 
+	t->r->live[t->r->nlive++] = describe(t, storage);
+	if (s->shares) {
+		add_shares(t, s, factor);
+		return;
+	}
 	t->r->modalities[modality_of(t, s)].at.of[factor] += s->nbytes;
 	FOR_MODULE_AND_PARENTS(t, module_of_storage(t, s), i)
 		t->r->modules[i].at.of[factor] += s->nbytes;
-	t->r->live[t->r->nlive++] = describe(t, storage);
 }
 
 static void
@@ -228,6 +259,21 @@ attribute_saved(struct attribution *t)
 
 /* ---- the plain sum --------------------------------------------------------------------------------------------- */
 
+static void
+add_plain(struct attribution *t, const struct storage *x)
+{
+	uint64_t given = 0;
+
+	if (!x->shares)
+		t->r->modalities[modality_of(t, x)].plain.of[x->factor] += x->nbytes;
+	for (uint32_t i = 0; x->shares && i < x->shares->n; i++) {
+		uint64_t n = share_bytes(x, i, given);
+
+		given += n;
+		t->r->modalities[t->g->vals[x->shares->of[i].val].modality].plain.of[x->factor] += n;
+	}
+}
+
 /* Parameters + gradients + optimizer state + all that forward keeps, each at its own largest, whatever the time. */
 static void
 sum_plainly(struct attribution *t)
@@ -245,8 +291,10 @@ sum_plainly(struct attribution *t)
 
 		if (!once && !(x->factor == FAC_SAVED && sp->step == 2 && sp->micro == last_micro) && !(x->factor == FAC_GRAD && sp->step == 2))
 			continue;
+		if (x->passing)
+			continue;
 		t->r->plain.of[x->factor] += x->nbytes;
-		t->r->modalities[modality_of(t, x)].plain.of[x->factor] += x->nbytes;
+		add_plain(t, x);
 	}
 }
 

@@ -22,9 +22,12 @@ factors_act(const struct factors *f)
  * gradients any more: the truth tool counts them with what is transient, and so do we.
  */
 unsigned
-factor_in_step(const struct report *r, const struct schedule *s, uint32_t storage, unsigned step)
+factor_in_step(const struct report *r, const struct schedule *s, uint32_t storage, unsigned step, uint32_t event)
 {
 	const struct storage *x = &s->storages[storage];
+
+	if (x->became > event)
+		return FAC_TRANSIENT;
 
 	if (x->factor == FAC_GRAD && r->r->v[RK_ZERO_GRAD].i == ZG_BEFORE_BACKWARD && s->spans[x->phase].step < step)
 		return FAC_TRANSIENT;
@@ -35,31 +38,72 @@ struct sweep {
 	const struct report *r;
 	const struct schedule *s;
 	struct factors now;
-	uint64_t live;
+	uint64_t live, step_work, on_host;
+	struct factors host;
 	unsigned step;
 	bool *alive;               /* per storage */
+	uint32_t *becoming, nbecoming, becoming_cap;      /* storages that will be gradients */
 };
 
 /* What stayed from the step before may change its factor. */
 static void
-begin_step(struct sweep *w, unsigned step)
+begin_step(struct sweep *w, unsigned step, uint32_t event)
 {
 	w->now = (struct factors){{0}};
 	w->step = step;
 	for (uint32_t i = 1; i < w->s->nstorage; i++)
 		if (w->alive[i])
-			w->now.of[factor_in_step(w->r, w->s, i, step)] += w->s->storages[i].nbytes;
+			w->now.of[factor_in_step(w->r, w->s, i, step, event)] += w->s->storages[i].nbytes;
+}
+
+/* What autograd made has become a gradient by event number e. */
+static void
+become(struct sweep *w, uint32_t e)
+{
+	uint32_t n = 0;
+
+	for (uint32_t k = 0; k < w->nbecoming; k++) {
+		const struct storage *x = &w->s->storages[w->becoming[k]];
+
+		if (x->became > e) {
+			w->becoming[n++] = w->becoming[k];
+		} else if (w->alive[w->becoming[k]]) {
+			w->now.of[FAC_TRANSIENT] -= x->nbytes;
+			w->now.of[FAC_GRAD] += x->nbytes;
+		}
+	}
+	w->nbecoming = n;
 }
 
 static void
-apply(struct sweep *w, uint32_t event)
+apply_host(struct sweep *w, const struct storage *x, bool free, struct report *r)
 {
-	uint32_t i = EVENT_STORAGE(event);
-	uint64_t n = w->s->storages[i].nbytes, *now = &w->now.of[factor_in_step(w->r, w->s, i, w->step)];
+	unsigned factor = x->factor == FAC_TRANSIENT ? FAC_SAVED : x->factor;
 
+	w->host.of[factor] = free ? w->host.of[factor] - x->host : w->host.of[factor] + x->host;
+	w->on_host = free ? w->on_host - x->host : w->on_host + x->host;
+	if (w->on_host > factors_total(&r->host))
+		r->host = w->host;
+}
+
+static void
+apply(struct sweep *w, uint32_t e)
+{
+	uint32_t event = w->s->events[e], i = EVENT_STORAGE(event);
+	uint64_t n = w->s->storages[i].nbytes, *now;
+
+	if (w->nbecoming)
+		become(w, e);
+	now = &w->now.of[factor_in_step(w->r, w->s, i, w->step, e)];
 	w->alive[i] = !EVENT_IS_FREE(event);
+	if (w->alive[i] && w->s->storages[i].became > e) {
+		ROOM(w->s->c->a, w->becoming, w->nbecoming, w->becoming_cap, 1);
+		w->becoming[w->nbecoming++] = i;
+	}
 	w->live = w->alive[i] ? w->live + n : w->live - n;
 	*now = w->alive[i] ? *now + n : *now - n;
+	if (w->s->storages[i].factor == FAC_TRANSIENT && w->s->spans[w->s->storages[i].phase].phase == PH_OPTIMIZER)
+		w->step_work = w->alive[i] ? w->step_work + n : w->step_work - n;
 }
 
 /* A phase begins with what the one before left alive. */
@@ -72,6 +116,7 @@ note(struct sweep *w, struct report *r, const struct span *sp, uint32_t event)
 	if (!p->ran || w->live > p->tensors) {
 		p->tensors = w->live;
 		p->at = w->now;
+		p->step_work = w->step_work;
 		p->ran = true;
 	}
 	if (w->live > st->tensors) {
@@ -93,11 +138,13 @@ pass_peak(struct analysis *a)
 		uint32_t end = i + 1 < w.s->nspan ? sp[1].first : w.s->nevent;
 
 		if (sp->step != w.step)
-			begin_step(&w, sp->step);
+			begin_step(&w, sp->step, sp->first);
 		if (sp->step)
 			note(&w, r, sp, sp->first ? sp->first - 1 : 0);
 		for (uint32_t e = sp->first; e < end; e++) {
-			apply(&w, w.s->events[e]);
+			apply(&w, e);
+			if (w.s->storages[EVENT_STORAGE(w.s->events[e])].host)
+				apply_host(&w, &w.s->storages[EVENT_STORAGE(w.s->events[e])], EVENT_IS_FREE(w.s->events[e]), r);
 			if (sp->step && !EVENT_IS_FREE(w.s->events[e]))
 				note(&w, r, sp, e);
 		}

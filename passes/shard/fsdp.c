@@ -1,0 +1,622 @@
+/*
+ * FSDP2 (torch/distributed/fsdp/_fully_shard) and FSDP1 (torch/distributed/fsdp/_runtime_utils.py, _flat_param.py).
+ *
+ * A unit is a module that is wrapped on its own; the rest is the root's. Before a unit's forward its parameters are gathered: shards cast to
+ * the compute dtype, one buffer for the whole unit, copies of it as parameters. That buffer stays until the next unit has been copied out. In
+ * backward it goes at once, and the unit that ran before this one is gathered ahead. After a unit's backward its parameters go, then the last
+ * unit's reduce-scatter input; gradients are copied into a new one and go; the output, cast to the shards' dtype, is the shards' .grad.
+ * One rank needs no gathering: parameters are cast from the shards.
+ * FSDP1 has one flat parameter a unit, of which parameters are views: no copies, but their gradients are concatenated.
+ */
+#include "shard.h"
+
+#include <string.h>
+
+struct unit {
+	uint32_t *params, n, cap;
+	int64_t padded;            /* elements, of all ranks' shards */
+	uint32_t *whole, nwhole;   /* gathered parameters, held */
+	uint32_t gathered;         /* the buffer, not yet copied out, held */
+	uint32_t index;            /* in the order of forwards + 1 */
+	struct shares *shares;
+	uint32_t trained;          /* FSDP1: of step.trained + 1 */
+};
+
+struct running {
+	uint32_t unit, first;      /* first node of its call */
+};
+
+struct fsdp {
+	bool flat, offload;        /* FSDP1 */
+	unsigned shard_dtype, dtype, reduce_dtype;
+	struct calls calls;
+	struct unit *units;     uint32_t nunit, unit_cap;        /* 0 = the root */
+	uint32_t *of_scope;        /* unit + 1 that a scope is the module of */
+	uint32_t *of_param, *trained, *wide;       /* by parameter: unit; step.trained + 1; unsharded gradient that waits, held */
+	struct running *stack;  uint32_t nstack, stack_cap;
+	uint32_t *order;        uint32_t norder, order_cap;      /* units as their forwards ended */
+	uint32_t kept;             /* the last unit's buffer, held */
+	uint32_t input;            /* the last reduce-scatter's, held */
+	bool *reducing;            /* by parameter: it has a gradient in the reduction that runs */
+	uint32_t *cast;            /* inputs in the compute dtype replace these, held */
+};
+
+/* ---- units ------------------------------------------------------------------------------------------------------- */
+
+static uint32_t
+unit_new(struct shard *sh, struct fsdp *d)
+{
+	ROOM(sh->s->c->a, d->units, d->nunit, d->unit_cap, 1);
+	d->units[d->nunit] = (struct unit){.shares = shares_new(sh)};
+	return d->nunit++;
+}
+
+static void
+find_units(struct shard *sh, struct fsdp *d, uint32_t *of_path)
+{
+	const struct graph *g = sh->s->g;
+	bool *block = blocks_find(g, sh->s->c->a), given = sh->s->r->v[RK_PARALLEL_UNITS].nlist > 0;
+
+	unit_new(sh, d);
+	for (uint32_t s = 1; s < g->nscope; s++) {
+		uint32_t path = g->scopes[s].path;
+
+		if (given ? !recipe_matches(sh->s->r, RK_PARALLEL_UNITS, scope_path(g, s)) : !block[s] || blocks_outermost(g, block, s) != s)
+			continue;
+		if (!of_path[path])
+			of_path[path] = unit_new(sh, d);
+		d->of_scope[s] = of_path[path] + 1;
+	}
+	if (d->nunit == 1)
+		assume(sh->x->a, "fsdp: no module is wrapped on its own; all parameters are the root's");
+}
+
+/* The innermost unit around a parameter, by the dots of its name. */
+static uint32_t
+unit_of(const struct graph *g, const uint32_t *of_path, uint32_t v)
+{
+	struct str name = graph_str(g, g->vals[v].full ? g->vals[v].full : g->vals[v].name);
+
+	while (name.n) {
+		uint32_t path;
+
+		while (name.n && name.p[name.n - 1] != '.')
+			name.n--;
+		name.n -= name.n > 0;
+		path = name.n ? strtab_find(g->names, name) : 0;
+		if (path && of_path[path])
+			return of_path[path];
+	}
+	return 0;
+}
+
+/* ---- shards -------------------------------------------------------------------------------------------------------- */
+
+static int64_t
+shard_rows(const struct shard *sh, uint32_t i)
+{
+	const struct geom *g = geom_at(sh->s, sh->x->params[i].tensor);
+
+	return g->rank ? ceil_div(g->dim[0], sh->ways) : 1;
+}
+
+/* Elements of a parameter's shard, padded as the first rank's. */
+static int64_t
+shard_numel(const struct shard *sh, uint32_t i)
+{
+	const struct geom *g = geom_at(sh->s, sh->x->params[i].tensor);
+
+	return g->rank && g->dim[0] ? shard_rows(sh, i) * (g->numel / g->dim[0]) : g->numel;
+}
+
+static struct shares *
+shares_of(struct shard *sh, uint32_t i)
+{
+	struct shares *s = shares_new(sh);
+
+	shares_add(sh, s, i);
+	return s;
+}
+
+static uint32_t
+add_trained(struct shard *sh, uint32_t t)
+{
+	struct step *x = sh->x;
+
+	tensor_at(sh->s, t)->flags |= TF_GRAD | TF_LEAF;
+	x->trained[x->ntrained++] = (struct param){.tensor = t};
+	return x->ntrained;
+}
+
+static uint32_t
+shard_tensor(struct shard *sh, const struct fsdp *d, uint32_t i)
+{
+	struct geom g = *geom_at(sh->s, sh->x->params[i].tensor);
+	uint32_t mark = temps_mark(sh->s), t;
+	struct storage *st;
+
+	if (g.rank)
+		g.dim[0] = shard_rows(sh, i);
+	g.dtype = (uint8_t)d->shard_dtype;
+	geom_contiguous(&g);
+	t = tensor_hold(sh->s, tensor_new(sh->s, geom_intern(sh->s->geoms, g), "shard"));
+	temps_release(sh->s, mark);
+	st = &sh->s->sched->storages[tensor_at(sh->s, t)->storage];
+	st->factor = FAC_PARAM;
+	st->shares = shares_of(sh, i);
+	return t;
+}
+
+static void
+make_shards(struct shard *sh, struct fsdp *d)
+{
+	sh->x->trained = NEW(sh->s->c->a, struct param, sh->x->nparam + 1);
+	sh->x->ntrained = 0;
+	sh->s->offload = d->offload;
+	for (uint32_t i = 0; i < sh->x->nparam && !d->flat; i++) {
+		uint32_t t = shard_tensor(sh, d, i);
+
+		if (param_trains(sh, i))
+			d->trained[i] = add_trained(sh, t);
+	}
+	for (uint32_t u = 0; u < d->nunit && d->flat; u++) {
+		struct unit *x = &d->units[u];
+		uint32_t t = flat_new(sh, (struct flat){ceil_div(x->padded, sh->ways), d->shard_dtype, FAC_PARAM, "flat_shard", x->shares, false});
+		bool trains = false;
+
+		for (uint32_t k = 0; k < x->n; k++)
+			trains |= param_trains(sh, x->params[k]);
+		if (trains)
+			x->trained = add_trained(sh, t);
+	}
+	sh->s->offload = false;
+}
+
+static void
+set_dtypes(struct shard *sh, struct fsdp *d)
+{
+	static const uint8_t dtypes[] = {DT_NONE, DT_FP32, DT_BF16, DT_FP16};
+	const struct plan *plan = sh->s->plan;
+	int64_t reduce = sh->s->r->v[RK_PARALLEL_REDUCE_DTYPE].i;
+
+	d->dtype = plan->param_dtype;
+	d->shard_dtype = plan->shard_dtype ? plan->shard_dtype : plan->param_dtype;
+	d->reduce_dtype = reduce ? dtypes[reduce] : d->dtype;
+}
+
+static bool
+known(struct analysis *a)
+{
+	struct recipe_value *v = a->r->v;
+
+	assume(a, "fsdp: built on the meta device, so that parameters are never whole but where they are gathered; shards along the first dim");
+	if (v[RK_PARALLEL_STRATEGY].i == ST_FSDP1)
+		assume(a, "fsdp1 follows PyTorch's source, not a run of it");
+	if (v[RK_OFFLOAD_OPTIMIZER].i || v[RK_OFFLOAD_PARAM].i)
+		assume(a, "fsdp: offload moves shards, their gradients and the optimizer to the host together; it follows PyTorch's source, not a run of it");
+	return true;
+}
+
+static void
+start(struct shard *sh)
+{
+	struct fsdp *d = NEW(sh->s->c->a, struct fsdp, 1);
+	const struct recipe_value *v = sh->s->r->v;
+	uint32_t *of_path = NEW(sh->s->c->a, uint32_t, strtab_count(sh->s->g->names) + 1);
+
+	sh->own = d;
+	d->flat = v[RK_PARALLEL_STRATEGY].i == ST_FSDP1;
+	d->offload = v[RK_OFFLOAD_OPTIMIZER].i || v[RK_OFFLOAD_PARAM].i;
+	set_dtypes(sh, d);
+	d->calls = calls_find(sh->s->g, sh->s->c->a);
+	d->of_scope = NEW(sh->s->c->a, uint32_t, sh->s->g->nscope + 1);
+	d->of_param = NEW(sh->s->c->a, uint32_t, sh->x->nparam + 1);
+	d->trained = NEW(sh->s->c->a, uint32_t, sh->x->nparam + 1);
+	d->wide = NEW(sh->s->c->a, uint32_t, sh->x->nparam + 1);
+	d->reducing = NEW(sh->s->c->a, bool, sh->x->nparam + 1);
+	d->cast = NEW(sh->s->c->a, uint32_t, sh->s->g->ninput + 1);
+	find_units(sh, d, of_path);
+	for (uint32_t i = 0; i < sh->x->nparam; i++) {
+		struct unit *u = &d->units[d->of_param[i] = unit_of(sh->s->g, of_path, sh->x->params[i].val)];
+
+		ROOM(sh->s->c->a, u->params, u->n, u->cap, 1);
+		u->params[u->n++] = i;
+		u->padded += d->flat ? param_numel(sh, i) : shard_numel(sh, i) * sh->ways;
+		shares_add(sh, u->shares, i);
+	}
+	for (uint32_t u = 0; u < d->nunit; u++)
+		d->units[u].whole = NEW(sh->s->c->a, uint32_t, d->units[u].n + 1);
+	make_shards(sh, d);
+}
+
+/* ---- gathering --------------------------------------------------------------------------------------------------------- */
+
+static uint32_t
+buffer(struct shard *sh, const struct unit *u, int64_t numel, unsigned dtype, unsigned factor, const char *op)
+{
+	return flat_new(sh, (struct flat){numel, dtype, factor, op, u->shares, true});
+}
+
+static void
+all_gather(struct shard *sh, const struct fsdp *d, struct unit *u)
+{
+	int64_t n = ceil_div(u->padded, sh->ways);
+	uint32_t upload, in;
+
+	if (u->nwhole || u->gathered || (sh->ways == 1 && !d->flat))
+		return;
+	upload = d->offload ? buffer(sh, u, n, d->shard_dtype, FAC_PARAM, "shard_upload") : 0;
+	in = d->dtype != d->shard_dtype ? buffer(sh, u, n, d->dtype, FAC_PARAM, "shard_cast") : 0;
+	u->gathered = buffer(sh, u, n * sh->ways, d->dtype, FAC_PARAM, "all_gather");
+	flat_drop(sh, &in);
+	flat_drop(sh, &upload);
+}
+
+static uint32_t
+whole_parameter(struct shard *sh, const struct fsdp *d, uint32_t i)
+{
+	return flat_new(sh, (struct flat){shard_numel(sh, i) * sh->ways, d->dtype, FAC_PARAM, "gathered_parameter", shares_of(sh, i), true});
+}
+
+/* One rank: from the shards, cast one after the other; a cast lives until the next one is made. */
+static void
+copy_from_shards(struct shard *sh, const struct fsdp *d, struct unit *u)
+{
+	uint32_t cast = 0;
+
+	for (uint32_t k = 0; k < u->n; k++) {
+		bool casts = d->dtype != d->shard_dtype || d->offload;
+		uint32_t next = casts ? flat_new(sh, (struct flat){param_numel(sh, u->params[k]), d->dtype, FAC_PARAM, "shard_cast", u->shares, true}) : 0;
+
+		flat_drop(sh, &cast);
+		cast = next;
+		u->whole[u->nwhole++] = whole_parameter(sh, d, u->params[k]);
+	}
+	flat_drop(sh, &cast);
+}
+
+static void
+copy_out(struct shard *sh, struct fsdp *d, struct unit *u)
+{
+	uint32_t before = d->kept;
+
+	if (u->nwhole || !u->n)
+		return;
+	if (d->flat) {
+		u->whole[u->nwhole++] = u->gathered;
+		u->gathered = 0;
+		return;
+	}
+	if (sh->ways == 1) {
+		copy_from_shards(sh, d, u);
+		return;
+	}
+	for (uint32_t k = 0; k < u->n; k++)
+		u->whole[u->nwhole++] = whole_parameter(sh, d, u->params[k]);
+	if (sh->backward) {
+		flat_drop(sh, &u->gathered);
+		return;
+	}
+	d->kept = u->gathered;
+	u->gathered = 0;
+	tensor_drop(sh->s, before);
+}
+
+static void
+reshard(struct shard *sh, struct unit *u)
+{
+	for (uint32_t k = 0; k < u->nwhole; k++)
+		tensor_drop(sh->s, u->whole[k]);
+	u->nwhole = 0;
+}
+
+/* ---- reduction ------------------------------------------------------------------------------------------------------------ */
+
+static uint32_t
+grad_of(const struct shard *sh, uint32_t i)
+{
+	return tensor_at(sh->s, sh->x->params[i].tensor)->grad;
+}
+
+/* Without a reduction gradients wait in its dtype. */
+static void
+put_aside(struct shard *sh, struct fsdp *d, const struct unit *u)
+{
+	for (uint32_t k = 0; k < u->n; k++) {
+		uint32_t i = u->params[k];
+
+		if (grad_of(sh, i) && !d->wide[i] && d->reduce_dtype != d->dtype)
+			d->wide[i] = flat_new(sh, (struct flat){param_numel(sh, i), d->reduce_dtype, FAC_GRAD, "unsharded_gradient", shares_of(sh, i), false});
+		if (d->wide[i])
+			grad_drop(sh, sh->x->params[i].tensor);
+	}
+}
+
+/* What waits takes the new gradient in; elements of the reduce-scatter, of all ranks. */
+static int64_t
+collect(struct shard *sh, struct fsdp *d, const struct unit *u)
+{
+	int64_t n = 0;
+
+	for (uint32_t k = 0; k < u->n; k++) {
+		uint32_t i = u->params[k];
+
+		if (d->wide[i])
+			grad_drop(sh, sh->x->params[i].tensor);
+		d->reducing[i] = d->wide[i] || grad_of(sh, i);
+		n += d->reducing[i] ? shard_numel(sh, i) * sh->ways : 0;
+	}
+	return d->flat && n ? ceil_div(u->padded, sh->ways) * sh->ways : n;
+}
+
+static void
+set_grad(struct shard *sh, uint32_t trained, uint32_t out)
+{
+	uint32_t p = trained ? sh->x->trained[trained - 1].tensor : 0, mark = temps_mark(sh->s);
+
+	if (p && !tensor_at(sh->s, p)->grad) {
+		uint32_t view = tensor_hold(sh->s, tensor_alias(sh->s, out, geom_at(sh->s, p), TF_VIEW));
+
+		tensor_at(sh->s, p)->grad = view;
+	}
+	temps_release(sh->s, mark);
+}
+
+/* The output is the shards' .grad; where there is one it is added to that, and goes. */
+static void
+give_out(struct shard *sh, struct fsdp *d, const struct unit *u, uint32_t out)
+{
+	for (uint32_t k = 0; k < u->n && !d->flat; k++)
+		if (d->reducing[u->params[k]])
+			set_grad(sh, d->trained[u->params[k]], out);
+	if (d->flat)
+		set_grad(sh, u->trained, out);
+}
+
+static void
+drop_unsharded(struct shard *sh, struct fsdp *d, const struct unit *u)
+{
+	for (uint32_t k = 0; k < u->n; k++) {
+		grad_drop(sh, sh->x->params[u->params[k]].tensor);
+		flat_drop(sh, &d->wide[u->params[k]]);
+	}
+}
+
+static uint32_t
+reduced(struct shard *sh, const struct fsdp *d, const struct unit *u, int64_t n)
+{
+	uint32_t out = flat_new(sh, (struct flat){n, d->reduce_dtype, FAC_GRAD, "reduce_scatter", u->shares, false}), cast;
+
+	if (d->reduce_dtype == d->shard_dtype && !d->offload)
+		return out;
+	sh->s->offload = d->offload;
+	cast = flat_new(sh, (struct flat){n, d->shard_dtype, FAC_GRAD, "sharded_gradient", u->shares, false});
+	sh->s->offload = false;
+	flat_drop(sh, &out);
+	return cast;
+}
+
+/* FSDP1: the views' gradients become one; it goes when the shard's is there. */
+static void
+reduce_flat(struct shard *sh, struct fsdp *d, const struct unit *u, int64_t n)
+{
+	uint32_t flat = buffer(sh, u, n, d->dtype, FAC_GRAD, "flat_gradient"), cast = 0, out;
+
+	drop_unsharded(sh, d, u);
+	if (d->reduce_dtype != d->dtype) {
+		cast = buffer(sh, u, n, d->reduce_dtype, FAC_GRAD, "reduce_scatter_input");
+		flat_drop(sh, &flat);
+	}
+	out = reduced(sh, d, u, n / sh->ways);
+	give_out(sh, d, u, out);
+	flat_drop(sh, &flat);
+	flat_drop(sh, &cast);
+	flat_drop(sh, &out);
+}
+
+static void
+reduce(struct shard *sh, struct fsdp *d, const struct unit *u, int64_t n)
+{
+	uint32_t out;
+
+	if (d->flat) {
+		reduce_flat(sh, d, u, n);
+		return;
+	}
+	d->input = buffer(sh, u, n, d->reduce_dtype, FAC_GRAD, "reduce_scatter_input");
+	drop_unsharded(sh, d, u);
+	out = reduced(sh, d, u, n / sh->ways);
+	give_out(sh, d, u, out);
+	flat_drop(sh, &out);
+}
+
+/* ---- hooks --------------------------------------------------------------------------------------------------------------------- */
+
+static bool
+reshards(const struct shard *sh, const struct fsdp *d, const struct unit *u)
+{
+	int64_t given = sh->s->r->v[RK_PARALLEL_RESHARD].i;
+
+	return given ? given == 2 : u != d->units;
+}
+
+static void
+post_forward(struct shard *sh, struct fsdp *d, struct unit *u)
+{
+	if (reshards(sh, d, u))
+		reshard(sh, u);
+	ROOM(sh->s->c->a, d->order, d->norder, d->order_cap, 1);
+	d->order[d->norder++] = (uint32_t)(u - d->units);
+	u->index = d->norder;
+}
+
+static void
+pre_backward(struct shard *sh, struct fsdp *d, struct unit *u)
+{
+	all_gather(sh, d, u);
+	copy_out(sh, d, u);
+	if (u->index > 1)
+		all_gather(sh, d, &d->units[d->order[u->index - 2]]);
+}
+
+static void
+post_backward(struct shard *sh, struct fsdp *d, struct unit *u)
+{
+	bool syncs = sh->last || !sh->s->r->v[RK_PARALLEL_NO_SYNC].i;
+	int64_t n;
+
+	if (!syncs) {
+		reshard(sh, u);
+		put_aside(sh, d, u);
+		return;
+	}
+	n = collect(sh, d, u);
+	reshard(sh, u);
+	flat_drop(sh, &d->input);
+	if (n)
+		reduce(sh, d, u, n);
+}
+
+static void
+enter(struct shard *sh, struct fsdp *d, uint32_t unit, uint32_t first)
+{
+	ROOM(sh->s->c->a, d->stack, d->nstack, d->stack_cap, 1);
+	d->stack[d->nstack++] = (struct running){unit, first};
+	if (sh->backward) {
+		pre_backward(sh, d, &d->units[unit]);
+		return;
+	}
+	all_gather(sh, d, &d->units[unit]);
+	copy_out(sh, d, &d->units[unit]);
+}
+
+static void
+leave(struct shard *sh, struct fsdp *d)
+{
+	struct unit *u = &d->units[d->stack[--d->nstack].unit];
+
+	if (sh->backward)
+		post_backward(sh, d, u);
+	else
+		post_forward(sh, d, u);
+}
+
+/* A unit is over in forward when a node is outside of it, in backward when a node is before it. */
+static bool
+is_over(const struct shard *sh, const struct fsdp *d, const struct running *r, uint32_t n)
+{
+	const struct graph *g = sh->s->g;
+
+	if (sh->backward)
+		return n < r->first;
+	for (unsigned k = 1; k <= calls_depth(g, n); k++)
+		if (d->of_scope[scope_at(g, g->nodes[n].scope, k)] == r->unit + 1 && d->calls.first[d->calls.at[n] + k] == r->first)
+			return false;
+	return true;
+}
+
+static bool
+is_running(const struct fsdp *d, uint32_t unit)
+{
+	for (uint32_t i = 0; i < d->nstack; i++)
+		if (d->stack[i].unit == unit)
+			return true;
+	return false;
+}
+
+static void
+at(struct shard *sh, uint32_t n)
+{
+	struct fsdp *d = sh->own;
+	const struct graph *g = sh->s->g;
+
+	if (!n)
+		return;
+	if (!d->nstack)
+		enter(sh, d, 0, 0);
+	while (d->nstack > 1 && is_over(sh, d, &d->stack[d->nstack - 1], n))
+		leave(sh, d);
+	for (unsigned k = 1; k <= calls_depth(g, n); k++) {
+		uint32_t unit = d->of_scope[scope_at(g, g->nodes[n].scope, k)];
+
+		if (unit && !is_running(d, unit - 1))
+			enter(sh, d, unit - 1, d->calls.first[d->calls.at[n] + k]);
+	}
+}
+
+/* ---- turning points -------------------------------------------------------------------------------------------------------------- */
+
+/* The root casts floating-point inputs to the compute dtype. */
+static void
+cast_inputs(struct shard *sh, struct fsdp *d)
+{
+	struct sim *s = sh->s;
+
+	for (uint32_t k = 0; k < s->g->ninput; k++) {
+		uint32_t v = s->g->inputs[k], t = v ? s->env[v] : 0, mark = temps_mark(s);
+
+		if (!t || !s->plan->shard_dtype || !dtype_is_float(geom_at(s, t)->dtype) || geom_at(s, t)->dtype == d->dtype)
+			continue;
+		d->cast[k] = tensor_hold(s, t);
+		env_set(s, v, CALL(s, TO_COPY, V_TENSOR(t), V_DTYPE(d->dtype)));
+		s->sched->storages[tensor_at(s, s->env[v])->storage].val = v;
+		temps_release(s, mark);
+	}
+}
+
+static void
+forward_begin(struct shard *sh)
+{
+	struct fsdp *d = sh->own;
+
+	d->norder = 0;
+	for (uint32_t u = 0; u < d->nunit; u++)
+		d->units[u].index = 0;
+	cast_inputs(sh, d);
+	enter(sh, d, 0, 0);
+}
+
+static void
+forward_end(struct shard *sh)
+{
+	struct fsdp *d = sh->own;
+
+	while (d->nstack)
+		leave(sh, d);
+	flat_drop(sh, &d->kept);
+	for (uint32_t k = 0; k < sh->s->g->ninput; k++)
+		if (d->cast[k]) {
+			env_set(sh->s, sh->s->g->inputs[k], d->cast[k]);
+			flat_drop(sh, &d->cast[k]);
+		}
+}
+
+/* The root is last; what was gathered ahead and not used goes. */
+static void
+backward_end(struct shard *sh)
+{
+	struct fsdp *d = sh->own;
+
+	while (d->nstack)
+		leave(sh, d);
+	for (uint32_t u = 0; u < d->nunit; u++) {
+		flat_drop(sh, &d->units[u].gathered);
+		reshard(sh, &d->units[u]);
+	}
+	flat_drop(sh, &d->input);
+}
+
+static void
+step(struct shard *sh)
+{
+	struct fsdp *d = sh->own;
+
+	sh->s->offload = d->offload;
+	optimizer_step(sh->x);
+	sh->s->offload = false;
+}
+
+const struct strategy strategy_fsdp = {
+	.name = "fsdp", .away = true, .known = known, .start = start, .forward_begin = forward_begin, .at = at, .forward_end = forward_end,
+	.backward_end = backward_end, .step = step,
+};

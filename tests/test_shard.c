@@ -1,0 +1,236 @@
+/*
+ * One rank of many: tiny graphs with every byte derived by hand, and real ranks of DDP, DeepSpeed and FSDP2 (fixtures/truth/dist.tsv), whose
+ * parameters, gradients and optimizer bytes at the peak of every phase must be ours to a thousandth of the peak. Their activations
+ * are those of CPU kernels and are not compared.
+ */
+#include "test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* x fp32[128, 256], w fp32[512, 256], y = x w^T fp32[128, 512]; loss = sum(y) */
+#define LINEAR "memcrest-ir 1\ninput %x : fp32[128, 256]\nparam %w \"fc.weight\" : fp32[512, 256] trainable\n" \
+	"%y : fp32[128, 512] = linear(%x, %w)\n%l : fp32[] = sum(%y)\noutput %l\n"
+
+enum { X = 131072, W = 524288, Y = 262144, U = 512, BASE = X + W };
+
+struct want {
+	uint64_t forward, backward, optimizer;
+};
+
+static void
+check(const char *recipe, const struct want *step1, const struct want *step2)
+{
+	struct analysed a = test_analyse(LINEAR, recipe);
+	const struct want *want[] = {step1, step2};
+
+	for (unsigned i = 0; i < 2; i++) {
+		const struct step_row *st = &a.r->r.steps[i + 1];
+
+		assert_int_equal(st->phases[PH_FORWARD].tensors, want[i]->forward);
+		assert_int_equal(st->phases[PH_BACKWARD].tensors, want[i]->backward);
+		assert_int_equal(st->phases[PH_OPTIMIZER].tensors, want[i]->optimizer);
+	}
+	release_analysis(a);
+}
+
+/* The bucket is as large as w and there all the time; the gradient is copied into it and stays. */
+static void
+ddp(void **state)
+{
+	const struct want w = {BASE + W + Y + U, BASE + W + U + U + W, BASE + W + W};
+
+	(void)state;
+	check("{\"optimizer\": \"sgd\", \"parallel\": {\"strategy\": \"ddp\", \"dp\": 2}}", &w, &w);
+}
+
+/* The gradient becomes a view of the bucket. */
+static void
+ddp_views(void **state)
+{
+	const struct want w = {BASE + W + Y + U, BASE + W + U + U + W, BASE + W};
+
+	(void)state;
+	check("{\"optimizer\": \"sgd\", \"parallel\": {\"strategy\": \"ddp\", \"dp\": 2, \"bucket_view\": true}}", &w, &w);
+}
+
+/*
+ * ZeRO-2, two ranks: w is the flat buffer, half of it an fp32 master (M). Buckets of 1,024 elements are smaller than w, whose gradient is
+ * reduced where autograd put it, each rank's slice on its own, being larger than a bucket; then it moves to the buffer of what touches
+ * this part, which is all of it. The step: that buffer (W = 2 M) and the norm's fp64 copy of the part, 2 M; then the concatenated part, which is fp32
+ * already, M; the buffer goes; AdamW's states, 2 M, and roots, M. So 4 M in step 1; in step 2, where the states are there, 6 M for the norm.
+ */
+static void
+zero2(void **state)
+{
+	const uint64_t m = W / 2, b = 4096, base = BASE + m;
+	const struct want one = {base + Y + U, base + b + W + W, base + m + 2 * m + m};
+	const struct want two = {one.forward + 2 * m, one.backward + 2 * m, base + 6 * m};
+
+	(void)state;
+	check("{\"parallel\": {\"strategy\": \"zero2\", \"dp\": 2, \"reduce_bucket\": 1024}}", &one, &two);
+}
+
+/*
+ * ZeRO-3, two ranks: the shard, the master and the gradients of this rank are M each. w is gathered for its operator, in forward and in backward,
+ * and its gradient is reduced where it is. In step 2 w is known to come again and stays from forward to backward.
+ */
+static void
+zero3(void **state)
+{
+	const uint64_t m = W / 2, b = 4096, base = X + 3 * m + b;
+	const struct want one = {base + W + Y, base + W + 2 * U + W, base + m + 2 * m + m};
+	const struct want two = {base + 2 * m + W + Y + U, one.backward + 2 * m, one.optimizer};
+
+	(void)state;
+	check("{\"parallel\": {\"strategy\": \"zero3\", \"dp\": 2, \"reduce_bucket\": 1024}}", &one, &two);
+}
+
+/*
+ * FSDP2, two ranks, all in the root: the shard is M. w is gathered into a buffer and copied out of it; the buffer stays until the root's forward
+ * is over, w until its backward is. Then its gradient is copied into the reduce-scatter's input and goes; the output, M, is the shard's .grad.
+ */
+static void
+fsdp2(void **state)
+{
+	const uint64_t m = W / 2, base = X + m;
+	const struct want one = {base + 2 * W + Y + U, base + W + 2 * U + W, base + m + 2 * m + m};
+	const struct want two = {one.forward + 2 * m, one.backward + 2 * m, one.optimizer};
+
+	(void)state;
+	check("{\"parallel\": {\"strategy\": \"fsdp2\", \"dp\": 2}}", &one, &two);
+}
+
+/*
+ * FSDP1: w is a view of the gathered flat parameter, which the root keeps. The view's gradient is copied into one of the flat parameter.
+ */
+static void
+fsdp1(void **state)
+{
+	const uint64_t m = W / 2, base = X + m;
+	const struct want one = {base + W + Y + U, base + W + 2 * U + W, base + m + 2 * m + m};
+	const struct want two = {one.forward + 2 * m, one.backward + 2 * m, one.optimizer};
+
+	(void)state;
+	check("{\"parallel\": {\"strategy\": \"fsdp1\", \"dp\": 2}}", &one, &two);
+}
+
+/*
+ * ZeRO-2 with the optimizer on the host: a scratch buffer as large as w is there all the time; masters, states and their gradients take 4 M
+ * of the host's memory, and the step nothing of the device's.
+ */
+static void
+offload_optimizer(void **state)
+{
+	const uint64_t m = W / 2, b = 4096, base = BASE + W;
+	const struct want w = {base + Y + U, base + 2 * U + W + b, base};
+	const char *recipe = "{\"parallel\": {\"strategy\": \"zero2\", \"dp\": 2, \"reduce_bucket\": 1024}, \"offload\": {\"optimizer\": true}}";
+	struct analysed a = test_analyse(LINEAR, recipe);
+
+	(void)state;
+	check(recipe, &w, &w);
+	assert_int_equal(a.r->r.host.of[FAC_OPT], 3 * m);
+	assert_int_equal(a.r->r.host.of[FAC_GRAD], m);
+	release_analysis(a);
+}
+
+/* linear saves x and w; x is copied to the host, w is a parameter. Backward copies x back before it makes w's gradient. */
+static void
+offload_activations(void **state)
+{
+	const struct want w = {BASE + Y + U, BASE + 2 * U + X + W, BASE + W};
+	const char *recipe = "{\"optimizer\": \"sgd\", \"offload\": {\"activations\": true}}";
+	struct analysed a = test_analyse(LINEAR, recipe);
+
+	(void)state;
+	check(recipe, &w, &w);
+	assert_int_equal(factors_total(&a.r->r.host), X);
+	release_analysis(a);
+}
+
+/* LLaVA-1.5-7B, vision tower frozen: 6,759,919,616 parameters train; two bytes each in the flat buffer, twelve by the number of ranks on each. */
+static void
+founding_states(void **state)
+{
+	const uint64_t n = 6759919616, frozen = 303507456ull * 2;
+	struct analysed a;
+	char recipe[300];
+
+	(void)state;
+	for (uint64_t ways = 1; ways <= 8; ways *= 2) {
+		snprintf(recipe, sizeof recipe, "{\"freeze\": [\"model.vision_tower\"], \"dims\": {\"batch\": 8, \"seq\": 2048}, "
+		    "\"parallel\": {\"strategy\": \"zero2\", \"dp\": %u}}", (unsigned)ways);
+		a = test_analyse_file("fixtures/models/llava_7b.train.bf16.stack.pt2", recipe);
+		assert_int_equal(a.r->r.steps[2].phases[PH_FORWARD].at.of[FAC_OPT], 12 * n / ways);
+		assert_in_range(a.r->r.steps[2].phases[PH_FORWARD].at.of[FAC_PARAM], 2 * n + frozen, 2 * n + frozen + 512 * 1024);
+		assert_int_equal(a.r->r.param_trainable, n);
+		release_analysis(a);
+	}
+}
+
+/* ---- real ranks -------------------------------------------------------------------------------------------------- */
+
+static void
+compare(const char *job, const struct step_row *st, unsigned phase, const uint64_t want[4])
+{
+	const struct phase_row *p = &st->phases[phase];
+	const uint64_t got[3] = {p->at.of[FAC_PARAM], p->at.of[FAC_GRAD], p->at.of[FAC_OPT] + p->step_work};
+
+	for (unsigned k = 0; k < 3; k++) {
+		uint64_t off = got[k] > want[k + 1] ? got[k] - want[k + 1] : want[k + 1] - got[k];
+
+		if (off * 1000 > want[0])
+			fail_msg("%s, %s: factor %u is %llu, of the real rank %llu", job, phase_name(phase), k, (unsigned long long)got[k], (unsigned long long)want[k + 1]);
+	}
+}
+
+static void
+real_rank(char *line)
+{
+	char *save = NULL, *model = strtok_r(line, "\t", &save), *job = strtok_r(NULL, "\t", &save), *recipe = strtok_r(NULL, "\t", &save);
+	char path[200];
+	struct analysed a;
+
+	assert_non_null(recipe);
+	snprintf(path, sizeof path, "fixtures/models/%s", model);
+	a = test_analyse_file(path, recipe);
+	for (unsigned i = 0; i < 6; i++) {
+		unsigned long long n[4];
+		char *text = strtok_r(NULL, "\t", &save);
+
+		assert_non_null(text);
+		assert_int_equal(sscanf(text, "%llu %llu %llu %llu", &n[0], &n[1], &n[2], &n[3]), 4);
+		compare(job, &a.r->r.steps[1 + i / 3], PH_FORWARD + i % 3, (const uint64_t[]){n[0], n[1], n[2], n[3]});
+	}
+	release_analysis(a);
+}
+
+static void
+real_ranks(void **state)
+{
+	size_t n;
+	char *text = test_read("fixtures/truth/dist.tsv", &n), *save = NULL;
+	unsigned jobs = 0;
+
+	(void)state;
+	for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
+		if (line[0] != '#') {
+			real_rank(line);
+			jobs++;
+		}
+	assert_true(jobs >= 49);
+	free(text);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(ddp), cmocka_unit_test(ddp_views), cmocka_unit_test(zero2), cmocka_unit_test(zero3), cmocka_unit_test(fsdp1), cmocka_unit_test(fsdp2),
+		cmocka_unit_test(offload_optimizer), cmocka_unit_test(offload_activations), cmocka_unit_test(founding_states),
+		cmocka_unit_test(real_ranks),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
