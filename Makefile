@@ -11,6 +11,8 @@ B = build/$(VARIANT)
 WARN = -Wall -Wextra -Wshadow -Wconversion -Wmissing-prototypes -Wvla
 OPT_release = -O2 -DNDEBUG
 OPT_debug = -O0 -g
+# clang takes NULL + 0 for an error, which later C standards allow; gcc's check, in asan, sees the overflows that matter
+OPT_fuzz = -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize=pointer-overflow -fno-sanitize-recover=undefined -fno-omit-frame-pointer -DMC_ARENA_MALLOC
 OPT_tsan = -O1 -g -fsanitize=thread
 OPT_asan = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -DMC_ARENA_MALLOC
 CFLAGS = $(OPT_$(VARIANT))
@@ -82,12 +84,13 @@ check: deps
 
 # ---- tests -----------------------------------------------------------------------------------------------------------
 
-TESTS = allocator damage door expr field geom hand identities infer inline memory number onnx ops pickle recipe script shape sweep text truth
+TESTS = allocator damage door expr field fuzz geom hand identities infer inline memory number onnx ops pickle recipe script shape sweep text truth
 TEST_BIN = $(TESTS:%=$(B)/tests/test_%)
 
 $(B)/tests/test_%: $(B)/tests/test_%.o $(B)/tests/support.o $(B)/tests/archive.o $(B)/libmemcrest.a
-	$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS) -lcmocka -lz
-.SECONDARY: $(TEST_BIN:=.o) $(B)/tests/support.o $(B)/tests/archive.o
+	$(CC) $(CFLAGS) -o $@ $(filter %.o,$^) $(B)/libmemcrest.a $(LDLIBS) -lcmocka -lz
+$(B)/tests/test_fuzz: $(B)/tests/fuzz_targets.o
+.SECONDARY: $(B)/tests/fuzz_targets.o $(TEST_BIN:=.o) $(B)/tests/support.o $(B)/tests/archive.o
 
 tests: $(B)/memcrest $(TEST_BIN)
 	sh tests/run.sh $(B)/memcrest $(TEST_BIN)
@@ -99,6 +102,20 @@ valgrind:
 	@$(MAKE) --no-print-directory VARIANT=debug valgrind_run
 valgrind_run: $(B)/memcrest $(TEST_BIN)
 	for t in $(TEST_BIN); do valgrind -q --error-exitcode=9 --leak-check=full $$t || exit 1; done
+
+# Each target of tests/fuzz_targets.c for FUZZ_SECONDS of libFuzzer, on one core; what it finds stays in build/fuzz/found.
+FUZZ_SECONDS = 60
+FUZZ_TARGETS = zip pickle modules script program onnx text recipe estimate
+fuzz:
+	@$(MAKE) --no-print-directory VARIANT=fuzz CC=clang build/fuzz/tests/fuzz
+	@mkdir -p build/fuzz/found
+	for t in $(FUZZ_TARGETS); do \
+		mkdir -p build/fuzz/corpus/$$t; \
+		FUZZ=$$t build/fuzz/tests/fuzz -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 -max_len=65536 -artifact_prefix=build/fuzz/found/$$t- \
+			-print_final_stats=1 build/fuzz/corpus/$$t fixtures/fuzz/$$t || exit 1; \
+	done
+$(B)/tests/fuzz: $(B)/tests/fuzz_main.o $(B)/tests/fuzz_targets.o $(B)/tests/support.o $(B)/tests/archive.o $(B)/libmemcrest.a
+	$(CC) $(CFLAGS) -fsanitize=fuzzer -o $@ $^ $(LDLIBS) -lcmocka -lz
 
 # Sweeps under the thread sanitizer.
 tsan:
@@ -124,4 +141,4 @@ clean:
 
 -include $(OBJ:.o=.d) $(B)/main.d $(wildcard $(B)/tests/*.d)
 
-.PHONY: all check clean demo deps golden install lint tests tsan tsan_run valgrind valgrind_run
+.PHONY: all check clean demo deps fuzz golden install lint tests tsan tsan_run valgrind valgrind_run
