@@ -80,6 +80,7 @@ demo: deps
 
 check: deps
 	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory DAMAGE="10 40" damage
 	@$(MAKE) --no-print-directory VARIANT=asan tests
 
 # ---- tests -----------------------------------------------------------------------------------------------------------
@@ -117,6 +118,13 @@ fuzz:
 $(B)/tests/fuzz: $(B)/tests/fuzz_main.o $(B)/tests/fuzz_targets.o $(B)/tests/support.o $(B)/tests/archive.o $(B)/libmemcrest.a
 	$(CC) $(CFLAGS) -fsanitize=fuzzer -o $@ $^ $(LDLIBS) -lcmocka -lz
 
+# Every fixture cut off at 200 lengths and with 1,000 flipped bits, each run under 2 s and 512 MiB.
+DAMAGE = 200 1000
+damage: $(B)/tests/damage
+	$< $(DAMAGE) $(wildcard fixtures/models/*.pt fixtures/models/*.pt2 fixtures/models/*.onnx fixtures/ir/*.ir)
+$(B)/tests/damage: $(B)/tests/damage.o $(B)/libmemcrest.a
+	$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS)
+
 # Sweeps under the thread sanitizer.
 tsan:
 	@$(MAKE) --no-print-directory VARIANT=tsan tsan_run
@@ -141,4 +149,4 @@ clean:
 
 -include $(OBJ:.o=.d) $(B)/main.d $(wildcard $(B)/tests/*.d)
 
-.PHONY: all check clean demo deps fuzz golden install lint tests tsan tsan_run valgrind valgrind_run
+.PHONY: all check clean damage demo deps fuzz golden install lint tests tsan tsan_run valgrind valgrind_run
