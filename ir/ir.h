@@ -207,6 +207,7 @@ struct graph {
 	uint32_t *inputs;       uint32_t ninput, input_cap;   /* values that the caller passes */
 	uint32_t *outputs;      uint32_t noutput, output_cap; /* values returned, in order; 0 = None */
 	uint32_t *expr_hash, expr_mask, *scope_hash, scope_mask;
+	uint32_t *sym_of, nsym_of, sym_of_cap;                /* by interned name: the symbol, 0 = none */
 	struct str format, producer;
 	uint32_t file_nodes;       /* nodes that the file has, control nodes included */
 	uint8_t file_dtype;        /* dtype of most floating-point parameters */
@@ -385,6 +386,7 @@ bool str_cut(struct str *rest, char sep, struct str *head);       /* head = up t
 struct str str_trim(struct str);
 bool str_int(struct str, int64_t *);
 struct str str_fmt(struct arena *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+struct str str_list(struct arena *, struct str list, const char *item, ...) __attribute__((format(printf, 3, 4)));  /* after a comma; a long list ends in .. */
 bool pattern_match(struct str pattern, struct str name);          /* shell glob over the whole name */
 bool name_matches(struct str pattern, struct str name);           /* equal, a dotted prefix, or a glob */
 

@@ -130,6 +130,23 @@ str_fmt(struct arena *a, const char *fmt, ...)
 	return (struct str){p, (uint32_t)n};
 }
 
+/* Who reads a list of names in a message stops early, and putting together a long one piece by piece would take forever. */
+#define LIST_MAX 1800u
+
+struct str
+str_list(struct arena *a, struct str list, const char *fmt, ...)
+{
+	char item[512];
+	va_list ap;
+
+	if (list.n > LIST_MAX)
+		return list;
+	va_start(ap, fmt);
+	vsnprintf(item, sizeof item, fmt, ap);
+	va_end(ap);
+	return str_fmt(a, "%.*s%s%s%s", SFMT(list), list.n ? ", " : "", item, list.n + strlen(item) > LIST_MAX ? ", .." : "");
+}
+
 /* ---- patterns ---------------------------------------------------------------------------------- */
 
 #define PATTERN_MAX 1024u                  /* longer names or patterns match only literally */
