@@ -85,7 +85,7 @@ check: deps
 
 # ---- tests -----------------------------------------------------------------------------------------------------------
 
-TESTS = allocator damage door expr field fuzz geom hand identities infer inline memory number onnx ops pickle recipe script shape sweep text truth
+TESTS = allocator damage door expr field fuzz geom hand identities infer inline json memory number onnx ops pickle recipe script shape sweep text truth
 TEST_BIN = $(TESTS:%=$(B)/tests/test_%)
 
 $(B)/tests/test_%: $(B)/tests/test_%.o $(B)/tests/support.o $(B)/tests/archive.o $(B)/libmemcrest.a

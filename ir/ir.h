@@ -385,6 +385,7 @@ int64_t str_find(struct str, char);                               /* -1 = not th
 bool str_cut(struct str *rest, char sep, struct str *head);       /* head = up to sep; false when rest is used up */
 struct str str_trim(struct str);
 bool str_int(struct str, int64_t *);
+uint64_t str_hash(uint64_t seed, struct str);
 struct str str_fmt(struct arena *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 struct str str_list(struct arena *, struct str list, const char *item, ...) __attribute__((format(printf, 3, 4)));  /* after a comma; a long list ends in .. */
 bool pattern_match(struct str pattern, struct str name);          /* shell glob over the whole name */

@@ -203,8 +203,8 @@ struct strtab {
 	uint64_t seed;
 };
 
-static uint64_t
-hash_of(uint64_t seed, struct str s)
+uint64_t
+str_hash(uint64_t seed, struct str s)
 {
 	uint64_t h = seed ^ s.n, word;
 	uint32_t i = 0;
@@ -280,7 +280,7 @@ grow_table(struct strtab *t)
 uint32_t
 strtab_id(struct strtab *t, struct str s)
 {
-	uint64_t h = hash_of(t->seed, s);
+	uint64_t h = str_hash(t->seed, s);
 	uint32_t *slot = find_slot(t, s, h), old = *slot ? t->first + *slot : strtab_find(t->base, s);
 
 	if (!s.n)
@@ -301,7 +301,7 @@ uint32_t
 strtab_find(const struct strtab *t, struct str s)
 {
 	for (; t && s.n; t = t->base) {
-		uint32_t i = *find_slot(t, s, hash_of(t->seed, s));
+		uint32_t i = *find_slot(t, s, str_hash(t->seed, s));
 
 		if (i)
 			return t->first + i;
