@@ -52,6 +52,7 @@ $(B)/libmemcrest.a: $(OBJ)
 	ar rcs $@ $^
 $(B)/libmemcrest.so: $(OBJ)
 	$(CC) $(CFLAGS) -shared -Wl,-soname,libmemcrest.so.0 -o $@ $^ $(LDLIBS)
+	ln -sf $(@F) $@.0
 
 $(B)/%.o: %.c Makefile
 	@mkdir -p $(@D)
@@ -81,6 +82,7 @@ demo: deps
 check: deps
 	@$(MAKE) --no-print-directory all
 	@$(MAKE) --no-print-directory DAMAGE="10 40" damage
+	@$(MAKE) --no-print-directory torture adversary embed
 	@$(MAKE) --no-print-directory VARIANT=asan tests
 
 # ---- tests -----------------------------------------------------------------------------------------------------------
@@ -125,6 +127,26 @@ damage: $(B)/tests/damage
 $(B)/tests/damage: $(B)/tests/damage.o $(B)/libmemcrest.a
 	$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS)
 
+# Every allocation fails in turn.
+torture: $(B)/tests/torture
+	$< fixtures/ir/mixed.ir fixtures/models/mlp.pt2 fixtures/models/toy_cond.pt2 fixtures/models/toy_control.scripted.pt fixtures/models/toy_control.scripted.legacy.onnx
+$(B)/tests/torture.o: CFLAGS += -fno-builtin -fvisibility=default
+$(B)/tests/torture: $(B)/tests/torture.o $(B)/libmemcrest.a
+	$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS)
+
+# Graphs that are made to be slow or large.
+adversary: $(B)/memcrest $(B)/tests/generate
+	@sh tests/adversary.sh $^ >$(B)/adversary.log; grep -v '^ok' $(B)/adversary.log; ! grep -q '^not ok' $(B)/adversary.log
+$(B)/tests/generate: $(B)/tests/generate.o
+	$(CC) $(CFLAGS) -o $@ $^
+
+# The library in small threads; failing input and output; what is exported.
+embed: $(B)/memcrest $(B)/tests/embed $(B)/libmemcrest.so
+	@{ $(B)/tests/embed fixtures/models/*.pt fixtures/models/*.pt2 fixtures/models/*.onnx fixtures/ir/*.ir fixtures/bad/*.pt fixtures/bad/*.pt2 fixtures/bad/*.onnx fixtures/fuzz/estimate/* || \
+		echo "not ok - embed ended with $$?"; sh tests/io.sh $(B)/memcrest $(B)/libmemcrest.so; } >$(B)/embed.log; grep -v '^ok' $(B)/embed.log; ! grep -q '^not ok' $(B)/embed.log
+$(B)/tests/embed: $(B)/tests/embed.o $(B)/libmemcrest.so
+	$(CC) $(CFLAGS) -o $@ $^ -Wl,-rpath,'$$ORIGIN/..' -pthread
+
 # Sweeps under the thread sanitizer.
 tsan:
 	@$(MAKE) --no-print-directory VARIANT=tsan tsan_run
@@ -149,4 +171,4 @@ clean:
 
 -include $(OBJ:.o=.d) $(B)/main.d $(wildcard $(B)/tests/*.d)
 
-.PHONY: all check clean damage demo deps fuzz golden install lint tests tsan tsan_run valgrind valgrind_run
+.PHONY: adversary all check clean damage demo deps embed fuzz golden install lint tests torture tsan tsan_run valgrind valgrind_run

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEPTH_FACTOR 16u                   /* a nested graph is some objects deep */
+#define DEPTH_FACTOR 32u                   /* a nested graph is some objects deep */
 #define HASH_FROM 12u                      /* members from which a table pays */
 
 struct open {

@@ -39,7 +39,7 @@ limits_default(void)
 {
 	return (struct limits){
 		.memory = 4ull << 30, .file = 1ull << 40, .member = 512ull << 20,
-		.nodes = 4000000, .values = 16000000, .depth = 128, .events = 400000000,
+		.nodes = 4000000, .values = 16000000, .depth = 64, .messages = 32, .frames = 128, .events = 400000000,
 	};
 }
 

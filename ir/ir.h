@@ -50,7 +50,9 @@ struct limits {                    /* each has a default in limits_default() and
 	uint64_t file;             /* bytes of the model file */
 	uint64_t member;           /* bytes of one unpacked archive member */
 	uint32_t nodes, values;    /* of a graph */
-	uint32_t depth;            /* nesting of anything */
+	uint32_t depth;            /* nesting of modules, graphs, expressions; with messages chosen so that 64 KiB of stack are enough */
+	uint32_t messages;         /* nesting of ONNX messages: a subgraph takes three */
+	uint32_t frames;           /* lines of a stack trace */
 	uint64_t events;           /* of a schedule */
 };
 

@@ -85,7 +85,7 @@ modules(unsigned n)
 }
 
 static void
-fork(unsigned n)
+forked(unsigned n)
 {
 	printf("input %%x : fp32[64]\nparam %%w \"w\" : fp32[64] trainable\n%%y : fp32[64] = mul(%%x, %%w)\n");
 	for (unsigned i = 0; i < n; i++)
@@ -120,7 +120,7 @@ main(int argc, char **argv)
 		const char *name;
 		void (*make)(unsigned n);
 	} kinds[] = {
-		{"chain", chain}, {"wide", wide}, {"inputs", inputs}, {"aliases", aliases}, {"params", params}, {"modules", modules}, {"fork", fork},
+		{"chain", chain}, {"wide", wide}, {"inputs", inputs}, {"aliases", aliases}, {"params", params}, {"modules", modules}, {"fork", forked},
 		{"overflow", overflow}, {"symbols", symbols},
 	};
 
