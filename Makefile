@@ -4,6 +4,7 @@
 
 CC = gcc
 PREFIX = /usr/local
+VERSION = $(shell sed -n 's/.define MC_VERSION "\(.*\)"/\1/p' memcrest.h)
 DESTDIR =
 VARIANT = release
 B = build/$(VARIANT)
@@ -82,7 +83,7 @@ demo: deps
 check: deps
 	@$(MAKE) --no-print-directory all
 	@$(MAKE) --no-print-directory DAMAGE="10 40" damage
-	@$(MAKE) --no-print-directory torture adversary embed
+	@$(MAKE) --no-print-directory torture adversary embed examples
 	@$(MAKE) --no-print-directory VARIANT=asan tests
 
 # ---- tests -----------------------------------------------------------------------------------------------------------
@@ -157,6 +158,12 @@ tsan_run: $(B)/tests/test_sweep
 lint:
 	for cc in gcc clang; do $(MAKE) --no-print-directory CC=$$cc B=build/lint_$$cc CFLAGS="-O2 -Werror" build/lint_$$cc/memcrest $(TESTS:%=build/lint_$$cc/tests/test_%) || exit 1; done
 
+# What is installed is enough to build the examples with nothing but pkg-config's answer.
+examples: all
+	rm -rf $(B)/inst
+	@$(MAKE) --no-print-directory install DESTDIR= PREFIX=$(CURDIR)/$(B)/inst >$(B)/install.log
+	sh tests/examples.sh $(CURDIR)/$(B)/inst
+
 # ---- installing --------------------------------------------------------------------------------------------------------
 
 install: all
@@ -165,10 +172,12 @@ install: all
 	install -D -m 644 build/libmemcrest.a $(DESTDIR)$(PREFIX)/lib/libmemcrest.a
 	install -D -m 755 build/libmemcrest.so $(DESTDIR)$(PREFIX)/lib/libmemcrest.so.0
 	ln -sf libmemcrest.so.0 $(DESTDIR)$(PREFIX)/lib/libmemcrest.so
+	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' memcrest.pc.in >$(DESTDIR)$(PREFIX)/lib/pkgconfig/memcrest.pc
 
 clean:
 	rm -rf build
 
 -include $(OBJ:.o=.d) $(B)/main.d $(wildcard $(B)/tests/*.d)
 
-.PHONY: adversary all check clean damage demo deps embed fuzz golden install lint tests torture tsan tsan_run valgrind valgrind_run
+.PHONY: adversary all check clean damage demo deps embed examples fuzz golden install lint tests torture tsan tsan_run valgrind valgrind_run

@@ -408,6 +408,23 @@ read_limit(const char *text, uint64_t *out)
 	return usage_error("a limit is a number of bytes such as 512MiB, not", text);
 }
 
+static int
+set_limit(struct cli *c, const char *what, const char *value)
+{
+	const struct {
+		const char *name;
+		uint64_t *limit;
+	} table[] = {
+		{"memory", &c->options.max_memory}, {"file", &c->options.max_file}, {"member", &c->options.max_member},
+		{"nodes", &c->options.max_nodes}, {"values", &c->options.max_values}, {"depth", &c->options.max_depth},
+	};
+
+	for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
+		if (strcmp(table[i].name, what) == 0)
+			return read_limit(value, table[i].limit);
+	return usage_error("limits are memory, file, member, nodes, values, depth, not", what);
+}
+
 /* context=510MiB */
 static int
 read_calibration(struct cli *c, const char *text)
@@ -466,12 +483,8 @@ set_option(struct cli *c, const char *name, const char *value)
 		return read_threads(c, value);
 	else if (strcmp(name, "program") == 0)
 		c->options.program = value;
-	else if (strcmp(name, "limit-memory") == 0)
-		return read_limit(value, &c->options.max_memory);
-	else if (strcmp(name, "limit-file") == 0)
-		return read_limit(value, &c->options.max_file);
-	else if (strcmp(name, "limit-member") == 0)
-		return read_limit(value, &c->options.max_member);
+	else if (strncmp(name, "limit-", 6) == 0)
+		return set_limit(c, name + 6, value);
 	else
 		return check_recipe(c, mc_recipe_set(c->recipe, name, value));
 	return EXIT_DONE;
@@ -535,7 +548,7 @@ help(void)
 	    "  --threads N            sweep: default one a processor\n"
 	    "  -q, --quiet            no warnings\n"
 	    "  --dump-ir PASS         the graph after a pass, on standard error (load, or one of --list-passes)\n"
-	    "  --limit-memory N, --limit-file N, --limit-member N\n"
+	    "  --limit-memory N, --limit-file N, --limit-member N, --limit-nodes N, --limit-values N, --limit-depth N\n"
 	    "  --help, --version, --list-ops, --list-passes, --list-formats, --list-devices, --list-diagnostics\n\n"
 	    "Exit codes: 0 done, 1 the answer is no, 2 wrong usage or input, 3 only a lower bound.\n\nRecipe keys: name, values, default, meaning\n");
 	return list("keys");

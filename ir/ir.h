@@ -10,6 +10,8 @@
 #ifndef MC_IR_H
 #define MC_IR_H
 
+#include "../memcrest.h"
+
 #include <setjmp.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -53,7 +55,6 @@ struct limits {                    /* each has a default in limits_default() and
 	uint32_t depth;            /* nesting of modules, graphs, expressions; with messages chosen so that 64 KiB of stack are enough */
 	uint32_t messages;         /* nesting of ONNX messages: a subgraph takes three */
 	uint32_t frames;           /* lines of a stack trace */
-	uint64_t events;           /* of a schedule */
 };
 
 enum severity { SEV_NOTE, SEV_WARNING, SEV_ERROR };
@@ -86,6 +87,8 @@ struct ctx {
 	void (*dump)(void *user, const char *text, size_t n);
 	void *dump_user;
 	const char *program;       /* --program, or NULL */
+	void (*diagnostic)(void *user, const mc_diagnostic *);
+	void *diagnostic_user;
 };
 
 /* ---- expressions over symbolic dims ----------------------------------------------------------- */
@@ -460,6 +463,8 @@ bool number_math(struct str what, struct number a, struct number b, struct numbe
 
 struct limits limits_default(void);
 bool diag(struct ctx *, enum diag_code, ...);                     /* formats, stores; returns false, so that errors read `return diag(...)` */
+mc_diagnostic diag_public(const struct diag *);
+void diag_tell(const struct ctx *, const struct diag *);          /* the caller's function, if there is one */
 void diag_pass_on(struct ctx *, const struct diag *);            /* what another context was told, once */
 const char *diag_format(unsigned code);
 unsigned diag_severity(unsigned code);
