@@ -21,9 +21,9 @@ ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden $(WARN) $(CFLAGS)
 LDLIBS = -lzip -ljansson -lprotobuf-c -lm -pthread
 
 IR = api arena device diag dtype expr geom graph number op poly print recipe schedule size str verify
-FRONTEND = export export_arg export_node export_region foreign frontend json load \
+FRONTEND = export export_arg export_node export_region foreign framework frontend json load \
 	onnx onnx_call onnx_lossy onnx_node onnx_order onnx_param onnx_scope onnx_value onnx_wire place pickle recipe \
-	script script_aten script_branch script_builtin script_call script_eval script_input script_lex script_list script_object script_parse script_run script_thing textir zip
+	script script_aten script_branch script_builtin script_call script_eval script_input script_lex script_list script_object script_parse script_run script_thing textir yaml zip
 PASSES = analyze blocks calls pass sweep sweep_fit sweep_values \
 	raise/bind raise/eager raise/eager_attention raise/eager_build raise/eager_index raise/eager_layer raise/eager_rotary raise/eager_shape raise/fold raise/fold_move raise/infer raise/infer_prim raise/infer_region raise/inputs raise/motif raise/noops raise/record raise/select \
 	raise/shape raise/shape_basic raise/shape_dense raise/shape_image raise/shape_index raise/shape_move raise/shape_signal raise/shape_util raise/unfold raise/upcast \
@@ -88,7 +88,7 @@ check: deps
 
 # ---- tests -----------------------------------------------------------------------------------------------------------
 
-TESTS = allocator damage door expr field fuzz geom hand identities infer inline json memory number onnx ops pickle recipe script shape sweep text truth
+TESTS = allocator damage door expr field framework fuzz geom hand identities infer inline json memory number onnx ops pickle recipe script shape sweep text truth
 TEST_BIN = $(TESTS:%=$(B)/tests/test_%)
 
 $(B)/tests/test_%: $(B)/tests/test_%.o $(B)/tests/support.o $(B)/tests/archive.o $(B)/libmemcrest.a
@@ -109,7 +109,7 @@ valgrind_run: $(B)/memcrest $(TEST_BIN)
 
 # Each target of tests/fuzz_targets.c for FUZZ_SECONDS of libFuzzer, on one core; what it finds stays in build/fuzz/found.
 FUZZ_SECONDS = 60
-FUZZ_TARGETS = zip pickle modules script program onnx text recipe estimate
+FUZZ_TARGETS = zip pickle modules script program onnx text recipe framework estimate
 fuzz:
 	@$(MAKE) --no-print-directory VARIANT=fuzz CC=clang build/fuzz/tests/fuzz
 	@mkdir -p build/fuzz/found

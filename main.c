@@ -317,7 +317,7 @@ check_recipe(const struct cli *c, mc_status st)
 }
 
 static int
-read_recipe(struct cli *c, const char *path)
+read_recipe(struct cli *c, const char *kind, const char *path)
 {
 	FILE *f = fopen(path, "rb");
 	char *text = NULL;
@@ -338,7 +338,7 @@ read_recipe(struct cli *c, const char *path)
 		n += got;
 	} while (got == 65536 && n < 64u << 20);
 	fclose(f);
-	code = text ? check_recipe(c, mc_recipe_json(c->recipe, text, n, path)) : EXIT_BAD;
+	code = text ? check_recipe(c, *kind ? mc_recipe_file(c->recipe, kind, text, n, path) : mc_recipe_json(c->recipe, text, n, path)) : EXIT_BAD;
 	free(text);
 	return code;
 }
@@ -462,7 +462,9 @@ static int
 set_option(struct cli *c, const char *name, const char *value)
 {
 	if (strcmp(name, "recipe") == 0)
-		return read_recipe(c, value);
+		return read_recipe(c, "", value);
+	if (mc_recipe_has_file(name))
+		return read_recipe(c, name, value);
 	if (strcmp(name, "format") == 0 && !c->command->has_format(value))
 		return usage_error("unknown format, memcrest --list-formats lists them:", value);
 	if (strcmp(name, "format") == 0)
@@ -533,6 +535,7 @@ help(void)
 		printf("  memcrest %-9s %-6s  %s\n", commands[i].name, commands[i].arguments, commands[i].help);
 	printf("\nMODEL is a file, or - for standard input. Options:\n"
 	    "  -r, --recipe FILE      how it is trained, as JSON; may repeat, later wins\n"
+	    "  --deepspeed, --peft, --training-args, --accelerate FILE      that framework's own file; what it sets and ignores is listed\n"
 	    "  --KEY VALUE            one key of the recipe (list below), e.g. --precision bf16 --freeze model.vision_tower\n"
 	    "  --dim NAME=N[,..]      a size: a symbol of the file, batch, seq, or INPUT[AXIS]\n"
 	    "  --shape INPUT=8x3x336x336\n"

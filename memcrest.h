@@ -97,6 +97,9 @@ MC_API void mc_recipe_free(mc_recipe *);
 MC_API mc_status mc_recipe_set(mc_recipe *, const char *key, const char *value);
 MC_API mc_status mc_recipe_set_dim(mc_recipe *, const char *name, int64_t value);
 MC_API mc_status mc_recipe_json(mc_recipe *, const char *text, size_t n, const char *name);
+/* A framework's file: kind "deepspeed", "peft", "training-args" (JSON) or "accelerate" (YAML or JSON). What the user sets himself counts more, in any order. */
+MC_API mc_status mc_recipe_file(mc_recipe *, const char *kind, const char *text, size_t n, const char *name);
+MC_API int mc_recipe_has_file(const char *kind);
 MC_API size_t mc_recipe_diagnostics(const mc_recipe *, mc_diagnostic *out, size_t cap);
 MC_API int mc_recipe_has_key(const char *key);
 

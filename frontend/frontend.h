@@ -48,6 +48,15 @@ const char *foreign_sentence(struct ctx *, const struct source *);       /* what
 
 /* recipe.c: a recipe from JSON text */
 bool recipe_read_json(struct ctx *, struct recipe *, struct str text);
+bool recipe_set_list(struct ctx *, struct recipe *, unsigned key, const json_t *);        /* a list of strings, or one string */
+struct str json_text_of(struct ctx *, const json_t *);          /* a scalar as text; others by their kind */
 bool recipe_set_json(struct ctx *, struct recipe *, struct str name, struct str text);   /* a flag's value: plain text, or JSON for objects and lists */
+
+/* yaml.c */
+json_t *yaml_read(struct ctx *, struct str text);                /* NULL: reported */
+
+/* framework.c: files of training frameworks become keys of the recipe */
+unsigned framework_by_name(struct str name);                     /* enum framework_file */
+bool framework_read(struct ctx *, struct recipe *, unsigned file, struct str text, struct str name);
 
 #endif

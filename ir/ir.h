@@ -283,17 +283,25 @@ struct recipe_value {
 	struct str *list;          /* LIST */
 	uint32_t nlist;
 	bool by_flag;              /* lists: set on the command line, where further flags add */
+	struct str origin;         /* the framework file that set it; empty = the user did */
 };
 
 struct dim_binding {               /* "batch", or "input_ids[0]" */
 	struct str name;
 	int64_t value;
+	bool by_file;              /* a framework file set it */
 };
+
+enum framework_file { FILE_NONE, FILE_TRAINING, FILE_ACCELERATE, FILE_PEFT, FILE_DEEPSPEED, FILE_COUNT };   /* in the order in which they are applied */
 
 struct recipe {
 	struct recipe_value v[RK_COUNT];
 	struct dim_binding *dims;
 	uint32_t ndim;
+	const struct json *files[FILE_COUNT];      /* that were given, and their names */
+	struct str file_names[FILE_COUNT];
+	struct str notes[FILE_COUNT];      /* what each set and what it ignored */
+	uint32_t nnote;
 };
 
 /* the indices of choices that the code asks for; recipe.def lists them in this order */

@@ -140,6 +140,8 @@ analyze(void *arg)
 	r->nload_diag = w->m->c.ndiag;
 	for (uint32_t i = 0; i < a->g->nnote; i++)
 		assume(a, "%.*s", SFMT(a->g->notes[i]));
+	for (uint32_t i = 0; i < a->r->nnote; i++)
+		assume(a, "%.*s", SFMT(a->r->notes[i]));
 	if (w->when == TRAIN && !check_recipe(a))
 		return false;
 	if (!passes_run(a, w->when))

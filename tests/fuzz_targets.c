@@ -194,6 +194,18 @@ parse_recipe(struct part *p)
 	return recipe_read_json(&p->c, &r, (struct str){(const char *)p->src.p, (uint32_t)p->src.n});
 }
 
+/* One file as every kind that there is, one after the other. */
+static bool
+parse_framework(struct part *p)
+{
+	struct recipe r;
+
+	recipe_init(&r);
+	for (unsigned i = FILE_NONE + 1; i < FILE_COUNT; i++)
+		framework_read(&p->c, &r, i, (struct str){(const char *)p->src.p, (uint32_t)p->src.n}, S("fuzz"));
+	return true;
+}
+
 static void
 run_zip(const char *p, size_t n)
 {
@@ -207,6 +219,12 @@ run_pickle(const char *p, size_t n)
 }
 
 static void
+run_framework(const char *p, size_t n)
+{
+	run_part(p, n, parse_framework);
+}
+
+static void
 run_recipe(const char *p, size_t n)
 {
 	run_part(p, n, parse_recipe);
@@ -214,7 +232,7 @@ run_recipe(const char *p, size_t n)
 
 static const struct fuzz_target table[] = {
 	{"zip", run_zip}, {"pickle", run_pickle}, {"modules", run_modules}, {"script", run_script}, {"program", run_program},
-	{"onnx", run_onnx}, {"text", run_text}, {"recipe", run_recipe}, {"estimate", run_estimate},
+	{"onnx", run_onnx}, {"text", run_text}, {"recipe", run_recipe}, {"framework", run_framework}, {"estimate", run_estimate},
 };
 
 const struct fuzz_target *
