@@ -56,10 +56,11 @@ compares_with_constant(const struct graph *g, uint32_t n)
 {
 	const struct arg *x = node_args(g, n);
 	unsigned op = g->nodes[n].op;
-	double c = x[1].kind == ARG_INT ? (double)x[1].u.i.n : x[1].kind == ARG_FLOAT ? x[1].u.f : 0;
+	double c;
 
 	if (op < OP_EQ || op > OP_GE || x[0].kind != ARG_VAL || x[1].kind == ARG_VAL)
 		return false;
+	c = x[1].kind == ARG_INT ? (double)x[1].u.i.n : x[1].kind == ARG_FLOAT ? x[1].u.f : 0;
 	return !(op == OP_GE && c <= 0) && !(op == OP_GT && c < 0);
 }
 
@@ -77,13 +78,15 @@ look_at(const struct masks *m, uint32_t n, struct finding *f)
 	const struct arg *x = node_args(g, n);
 	unsigned op = g->nodes[n].op;
 
+	f->foreign |= !makes_numbers(op);
+	if (f->foreign)
+		return;                /* and it may have no operands */
 	f->orders |= orders_positions(g, n);
 	f->compares |= orders_positions(g, n) || (op >= OP_EQ && op <= OP_GE);
 	f->bounds |= compares_with_constant(g, n);
 	f->matches |= (op == OP_EQ || op == OP_NE) && x[0].kind == ARG_VAL && x[1].kind == ARG_VAL && !(is_constant(g, x[0].u.val) && is_constant(g, x[1].u.val));
 	f->counts |= op == OP_CUMSUM;
 	f->chooses |= op == OP_WHERE || op == OP_MASKED_FILL;
-	f->foreign |= !makes_numbers(op);
 	if (op == OP_MUL && x[0].kind == ARG_VAL && x[1].kind == ARG_VAL && !is_whole_number(g, x[0].u.val) && !is_whole_number(g, x[1].u.val))
 		f->foreign = true;
 	if (op == OP_SUB && x[0].kind == ARG_VAL && x[1].kind == ARG_INT && is_whole_number(g, x[0].u.val) && x[1].u.i.n > 1)
