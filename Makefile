@@ -83,7 +83,7 @@ demo: deps
 check: deps
 	@$(MAKE) --no-print-directory all
 	@$(MAKE) --no-print-directory DAMAGE="10 40" damage
-	@$(MAKE) --no-print-directory torture adversary embed examples
+	@$(MAKE) --no-print-directory torture adversary embed examples python_tests
 	@$(MAKE) --no-print-directory VARIANT=asan tests
 
 # ---- tests -----------------------------------------------------------------------------------------------------------
@@ -164,6 +164,15 @@ examples: all
 	@$(MAKE) --no-print-directory install DESTDIR= PREFIX=$(CURDIR)/$(B)/inst >$(B)/install.log
 	sh tests/examples.sh $(CURDIR)/$(B)/inst
 
+# The Python package, with the shared library in it.
+PYTHON = python3
+wheel: all
+	$(PYTHON) python/wheel.py build/libmemcrest.so build
+python_tests: all
+	@if command -v $(PYTHON) >/dev/null; then rm -rf $(B)/wheel && $(PYTHON) python/wheel.py build/libmemcrest.so $(B)/wheel >/dev/null && \
+		PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$$(echo $(B)/wheel/*.whl | sed 's/.whl$$/.d/')" sh -c 'mkdir -p "$$PYTHONPATH" && (cd "$$PYTHONPATH" && $(PYTHON) -m zipfile -e ../*.whl .) && $(PYTHON) tests/python_test.py build/memcrest'; \
+	else echo "skipped: the Python package's tests need $(PYTHON)"; fi
+
 # ---- installing --------------------------------------------------------------------------------------------------------
 
 install: all
@@ -180,4 +189,4 @@ clean:
 
 -include $(OBJ:.o=.d) $(B)/main.d $(wildcard $(B)/tests/*.d)
 
-.PHONY: adversary all check clean damage demo deps embed examples fuzz golden install lint tests torture tsan tsan_run valgrind valgrind_run
+.PHONY: adversary all check clean damage demo deps embed examples fuzz golden install lint python_tests tests torture tsan tsan_run valgrind valgrind_run wheel
