@@ -141,6 +141,11 @@ adversary: $(B)/memcrest $(B)/tests/generate
 $(B)/tests/generate: $(B)/tests/generate.o
 	$(CC) $(CFLAGS) -o $@ $^
 
+# Growth, then other tools on one model; those need $(PYTHON) with torch.
+bench: $(B)/memcrest $(B)/tests/generate
+	sh tests/growth.sh $^
+	@if $(PYTHON) -c 'import torch' 2>/dev/null; then $(PYTHON) tests/bench.py $(B)/memcrest; else echo "skipped: the other tools need $(PYTHON) with torch (make bench PYTHON=..)"; fi
+
 # The library in small threads; failing input and output; what is exported.
 embed: $(B)/memcrest $(B)/tests/embed $(B)/libmemcrest.so
 	@{ $(B)/tests/embed fixtures/models/*.pt fixtures/models/*.pt2 fixtures/models/*.onnx fixtures/ir/*.ir fixtures/bad/*.pt fixtures/bad/*.pt2 fixtures/bad/*.onnx fixtures/fuzz/estimate/* || \
@@ -200,4 +205,4 @@ clean:
 
 -include $(OBJ:.o=.d) $(B)/main.d $(wildcard $(B)/tests/*.d)
 
-.PHONY: adversary all check clean damage demo deps docs embed examples fuzz golden install lint python_tests tests torture tsan tsan_run valgrind valgrind_run wheel
+.PHONY: adversary all bench check clean damage demo deps docs embed examples fuzz golden install lint python_tests tests torture tsan tsan_run valgrind valgrind_run wheel

@@ -14,6 +14,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static void
 chain(unsigned n)
@@ -113,6 +116,24 @@ symbols(unsigned n)
 	printf("%%s : fp32[] = sum(%%t%u)\noutput %%s\n", n);
 }
 
+/* generate --run COMMAND..: runs it and prints processor time in milliseconds and memory in KiB. */
+static int
+measure(char **command)
+{
+	struct rusage u;
+	int status;
+	pid_t child = fork();
+
+	if (child == 0) {
+		execvp(*command, command);
+		_exit(127);
+	}
+	if (child < 0 || wait4(child, &status, 0, &u) < 0 || !WIFEXITED(status) || WEXITSTATUS(status))
+		return 1;
+	printf("%.1f %ld\n", (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1e3 + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e3, u.ru_maxrss);
+	return 0;
+}
+
 int
 main(int argc, char **argv)
 {
@@ -124,6 +145,8 @@ main(int argc, char **argv)
 		{"overflow", overflow}, {"symbols", symbols},
 	};
 
+	if (argc > 2 && strcmp(argv[1], "--run") == 0)
+		return measure(argv + 2);
 	for (size_t i = 0; argc == 3 && i < sizeof kinds / sizeof kinds[0]; i++)
 		if (strcmp(argv[1], kinds[i].name) == 0) {
 			printf("memcrest-ir 1\n");
