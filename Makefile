@@ -4,6 +4,7 @@
 
 CC = gcc
 PREFIX = /usr/local
+VERSION = $(shell sed -n 's/.define MC_VERSION "\(.*\)"/\1/p' memcrest.h)
 DESTDIR =
 VARIANT = release
 B = build/$(VARIANT)
@@ -11,6 +12,8 @@ B = build/$(VARIANT)
 WARN = -Wall -Wextra -Wshadow -Wconversion -Wmissing-prototypes -Wvla
 OPT_release = -O2 -DNDEBUG
 OPT_debug = -O0 -g
+# clang takes NULL + 0 for an error, which later C standards allow; gcc's check, in asan, sees the overflows that matter
+OPT_fuzz = -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize=pointer-overflow -fno-sanitize-recover=undefined -fno-omit-frame-pointer -DMC_ARENA_MALLOC
 OPT_tsan = -O1 -g -fsanitize=thread
 OPT_asan = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -DMC_ARENA_MALLOC
 CFLAGS = $(OPT_$(VARIANT))
@@ -36,6 +39,7 @@ $(B)/libmemcrest.a: $(OBJ)
 	ar rcs $@ $^
 $(B)/libmemcrest.so: $(OBJ)
 	$(CC) $(CFLAGS) -shared -Wl,-soname,libmemcrest.so.0 -o $@ $^ $(LDLIBS)
+	ln -sf $(@F) $@.0
 
 $(B)/%.o: %.c Makefile
 	@mkdir -p $(@D)
@@ -64,6 +68,8 @@ demo: deps
 
 check: deps
 	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory DAMAGE="10 40" damage
+	@$(MAKE) --no-print-directory torture adversary embed examples python_tests
 	@$(MAKE) --no-print-directory VARIANT=asan tests
 
 # ---- tests -----------------------------------------------------------------------------------------------------------
@@ -72,8 +78,9 @@ TESTS = $(patsubst tests/test_%.c,%,$(wildcard tests/test_*.c))
 TEST_BIN = $(TESTS:%=$(B)/tests/test_%)
 
 $(B)/tests/test_%: $(B)/tests/test_%.o $(B)/tests/support.o $(B)/tests/archive.o $(B)/libmemcrest.a
-	$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS) -lcmocka -lz
-.SECONDARY: $(TEST_BIN:=.o) $(B)/tests/support.o $(B)/tests/archive.o
+	$(CC) $(CFLAGS) -o $@ $(filter %.o,$^) $(B)/libmemcrest.a $(LDLIBS) -lcmocka -lz
+$(B)/tests/test_fuzz: $(B)/tests/fuzz_targets.o
+.SECONDARY: $(B)/tests/fuzz_targets.o $(TEST_BIN:=.o) $(B)/tests/support.o $(B)/tests/archive.o
 
 tests: $(B)/memcrest $(TEST_BIN)
 	sh tests/run.sh $(B)/memcrest $(TEST_BIN)
@@ -86,6 +93,52 @@ valgrind:
 valgrind_run: $(B)/memcrest $(TEST_BIN)
 	for t in $(TEST_BIN); do valgrind -q --error-exitcode=9 --leak-check=full $$t || exit 1; done
 
+# Each target of tests/fuzz_targets.c for FUZZ_SECONDS of libFuzzer, on one core; what it finds stays in build/fuzz/found.
+FUZZ_SECONDS = 60
+FUZZ_TARGETS = zip pickle modules script program onnx text recipe framework estimate
+fuzz:
+	@$(MAKE) --no-print-directory VARIANT=fuzz CC=clang build/fuzz/tests/fuzz
+	@mkdir -p build/fuzz/found
+	for t in $(FUZZ_TARGETS); do \
+		mkdir -p build/fuzz/corpus/$$t; \
+		FUZZ=$$t build/fuzz/tests/fuzz -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 -max_len=65536 -artifact_prefix=build/fuzz/found/$$t- \
+			-print_final_stats=1 build/fuzz/corpus/$$t fixtures/fuzz/$$t || exit 1; \
+	done
+$(B)/tests/fuzz: $(B)/tests/fuzz_main.o $(B)/tests/fuzz_targets.o $(B)/tests/support.o $(B)/tests/archive.o $(B)/libmemcrest.a
+	$(CC) $(CFLAGS) -fsanitize=fuzzer -o $@ $^ $(LDLIBS) -lcmocka -lz
+
+# Every fixture cut off at 200 lengths and with 1,000 flipped bits, each run under 2 s and 512 MiB.
+DAMAGE = 200 1000
+damage: $(B)/tests/damage
+	$< $(DAMAGE) $(wildcard fixtures/models/*.pt fixtures/models/*.pt2 fixtures/models/*.onnx fixtures/ir/*.ir)
+$(B)/tests/damage: $(B)/tests/damage.o $(B)/libmemcrest.a
+	$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS)
+
+# Every allocation fails in turn.
+torture: $(B)/tests/torture
+	$< fixtures/ir/mixed.ir fixtures/models/mlp.pt2 fixtures/models/toy_cond.pt2 fixtures/models/toy_control.scripted.pt fixtures/models/toy_control.scripted.legacy.onnx
+$(B)/tests/torture.o: CFLAGS += -fno-builtin -fvisibility=default
+$(B)/tests/torture: $(B)/tests/torture.o $(B)/libmemcrest.a
+	$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS)
+
+# Graphs that are made to be slow or large.
+adversary: $(B)/memcrest $(B)/tests/generate
+	@sh tests/adversary.sh $^ >$(B)/adversary.log; grep -v '^ok' $(B)/adversary.log || true; ! grep -q '^not ok' $(B)/adversary.log
+$(B)/tests/generate: $(B)/tests/generate.o
+	$(CC) $(CFLAGS) -o $@ $^
+
+# Growth, then other tools on one model; those need $(PYTHON) with torch.
+bench: $(B)/memcrest $(B)/tests/generate
+	sh tests/growth.sh $^
+	@if $(PYTHON) -c 'import torch' 2>/dev/null; then $(PYTHON) tests/bench.py $(B)/memcrest; else echo "skipped: the other tools need $(PYTHON) with torch (make bench PYTHON=..)"; fi
+
+# The library in small threads; failing input and output; what is exported.
+embed: $(B)/memcrest $(B)/tests/embed $(B)/libmemcrest.so
+	@{ $(B)/tests/embed fixtures/models/*.pt fixtures/models/*.pt2 fixtures/models/*.onnx fixtures/ir/*.ir fixtures/bad/*.pt fixtures/bad/*.pt2 fixtures/bad/*.onnx fixtures/fuzz/estimate/* || \
+		echo "not ok - embed ended with $$?"; sh tests/io.sh $(B)/memcrest $(B)/libmemcrest.so; sh tests/docs.sh $(B)/memcrest; sh tests/package.sh $(B)/memcrest; } >$(B)/embed.log; grep -v '^ok' $(B)/embed.log || true; ! grep -q '^not ok' $(B)/embed.log
+$(B)/tests/embed: $(B)/tests/embed.o $(B)/libmemcrest.so
+	$(CC) $(CFLAGS) -o $@ $^ -Wl,-rpath,'$$ORIGIN/..' -pthread
+
 # Sweeps under the thread sanitizer.
 tsan:
 	@$(MAKE) --no-print-directory VARIANT=tsan tsan_run
@@ -96,18 +149,46 @@ tsan_run: $(B)/tests/test_sweep
 lint:
 	for cc in gcc clang; do $(MAKE) --no-print-directory CC=$$cc B=build/lint_$$cc CFLAGS="-O2 -Werror" build/lint_$$cc/memcrest $(TESTS:%=build/lint_$$cc/tests/test_%) || exit 1; done
 
+# The manual page and completions, from what the program prints.
+docs: build/memcrest
+	@mkdir -p build/docs
+	sh packaging/docs.sh $< man >build/docs/memcrest.1
+	for s in bash zsh fish; do sh packaging/docs.sh $< $$s >build/docs/memcrest.$$s; done
+
+# What is installed is enough to build the examples with nothing but pkg-config's answer.
+examples: all
+	rm -rf $(B)/inst
+	@$(MAKE) --no-print-directory install DESTDIR= PREFIX=$(CURDIR)/$(B)/inst >$(B)/install.log
+	sh tests/examples.sh $(CURDIR)/$(B)/inst
+
+# The Python package, with the shared library in it.
+PYTHON = python3
+wheel: all
+	$(PYTHON) python/wheel.py build/libmemcrest.so build
+python_tests: all
+	@if command -v $(PYTHON) >/dev/null; then rm -rf $(B)/wheel && $(PYTHON) python/wheel.py build/libmemcrest.so $(B)/wheel >/dev/null && \
+		PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$$(echo $(B)/wheel/*.whl | sed 's/.whl$$/.d/')" sh -c 'mkdir -p "$$PYTHONPATH" && (cd "$$PYTHONPATH" && $(PYTHON) -m zipfile -e ../*.whl .) && $(PYTHON) tests/python_test.py build/memcrest'; \
+	else echo "skipped: the Python package's tests need $(PYTHON)"; fi
+
 # ---- installing --------------------------------------------------------------------------------------------------------
 
-install: all
+install: all docs
 	install -D -m 755 build/memcrest $(DESTDIR)$(PREFIX)/bin/memcrest
 	install -D -m 644 memcrest.h $(DESTDIR)$(PREFIX)/include/memcrest.h
 	install -D -m 644 build/libmemcrest.a $(DESTDIR)$(PREFIX)/lib/libmemcrest.a
 	install -D -m 755 build/libmemcrest.so $(DESTDIR)$(PREFIX)/lib/libmemcrest.so.0
 	ln -sf libmemcrest.so.0 $(DESTDIR)$(PREFIX)/lib/libmemcrest.so
+	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	install -D -m 644 build/docs/memcrest.1 $(DESTDIR)$(PREFIX)/share/man/man1/memcrest.1
+	install -D -m 644 build/docs/memcrest.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/memcrest
+	install -D -m 644 build/docs/memcrest.zsh $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_memcrest
+	install -D -m 644 build/docs/memcrest.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/memcrest.fish
+	install -D -m 644 schema/report-1.schema.json $(DESTDIR)$(PREFIX)/share/memcrest/report-1.schema.json
+	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' packaging/memcrest.pc.in >$(DESTDIR)$(PREFIX)/lib/pkgconfig/memcrest.pc
 
 clean:
 	rm -rf build
 
 -include $(OBJ:.o=.d) $(B)/main.d $(wildcard $(B)/tests/*.d)
 
-.PHONY: all check clean demo deps golden install lint tests tsan tsan_run valgrind valgrind_run
+.PHONY: adversary all bench check clean damage demo deps docs embed examples fuzz golden install lint python_tests tests torture tsan tsan_run valgrind valgrind_run wheel

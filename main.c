@@ -345,7 +345,7 @@ check_recipe(const struct cli *c, mc_status st)
 }
 
 static int
-read_recipe(struct cli *c, const char *path)
+read_recipe(struct cli *c, const char *kind, const char *path)
 {
 	FILE *f = fopen(path, "rb");
 	char *text = NULL;
@@ -366,7 +366,7 @@ read_recipe(struct cli *c, const char *path)
 		n += got;
 	} while (got == 65536 && n < 64u << 20);
 	fclose(f);
-	code = text ? check_recipe(c, mc_recipe_json(c->recipe, text, n, path)) : EXIT_BAD;
+	code = text ? check_recipe(c, *kind ? mc_recipe_file(c->recipe, kind, text, n, path) : mc_recipe_json(c->recipe, text, n, path)) : EXIT_BAD;
 	free(text);
 	return code;
 }
@@ -436,6 +436,23 @@ read_limit(const char *text, uint64_t *out)
 	return usage_error("a limit is a number of bytes such as 512MiB, not", text);
 }
 
+static int
+set_limit(struct cli *c, const char *what, const char *value)
+{
+	const struct {
+		const char *name;
+		uint64_t *limit;
+	} table[] = {
+		{"memory", &c->options.max_memory}, {"file", &c->options.max_file}, {"member", &c->options.max_member},
+		{"nodes", &c->options.max_nodes}, {"values", &c->options.max_values}, {"depth", &c->options.max_depth},
+	};
+
+	for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
+		if (strcmp(table[i].name, what) == 0)
+			return read_limit(value, table[i].limit);
+	return usage_error("limits are memory, file, member, nodes, values, depth, not", what);
+}
+
 /* context=510MiB */
 static int
 read_calibration(struct cli *c, const char *text)
@@ -473,7 +490,9 @@ static int
 set_option(struct cli *c, const char *name, const char *value)
 {
 	if (strcmp(name, "recipe") == 0)
-		return read_recipe(c, value);
+		return read_recipe(c, "", value);
+	if (mc_recipe_has_file(name))
+		return read_recipe(c, name, value);
 	if (strcmp(name, "format") == 0 && !c->command->has_format(value))
 		return usage_error("unknown format, memcrest --list-formats lists them:", value);
 	if (strcmp(name, "format") == 0)
@@ -494,12 +513,8 @@ set_option(struct cli *c, const char *name, const char *value)
 		return read_threads(c, value);
 	else if (strcmp(name, "program") == 0)
 		c->options.program = value;
-	else if (strcmp(name, "limit-memory") == 0)
-		return read_limit(value, &c->options.max_memory);
-	else if (strcmp(name, "limit-file") == 0)
-		return read_limit(value, &c->options.max_file);
-	else if (strcmp(name, "limit-member") == 0)
-		return read_limit(value, &c->options.max_member);
+	else if (strncmp(name, "limit-", 6) == 0)
+		return set_limit(c, name + 6, value);
 	else
 		return check_recipe(c, mc_recipe_set(c->recipe, name, value));
 	return EXIT_DONE;
@@ -548,6 +563,7 @@ help(void)
 		printf("  memcrest %-9s %-6s  %s\n", commands[i].name, commands[i].arguments, commands[i].help);
 	printf("\nMODEL is a file, or - for standard input. Options:\n"
 	    "  -r, --recipe FILE      how it is trained, as JSON; may repeat, later wins\n"
+	    "  --deepspeed, --peft, --training-args, --accelerate FILE      that framework's own file; what it sets and ignores is listed\n"
 	    "  --KEY VALUE            one key of the recipe (list below), e.g. --precision bf16 --freeze model.vision_tower\n"
 	    "  --dim NAME=N[,..]      a size: a symbol of the file, batch, seq, or INPUT[AXIS]\n"
 	    "  --shape INPUT=8x3x336x336\n"
@@ -563,7 +579,7 @@ help(void)
 	    "  --threads N            sweep, advise: default one a processor\n"
 	    "  -q, --quiet            no warnings\n"
 	    "  --dump-ir PASS         the graph after a pass, on standard error (load, or one of --list-passes)\n"
-	    "  --limit-memory N, --limit-file N, --limit-member N\n"
+	    "  --limit-memory N, --limit-file N, --limit-member N, --limit-nodes N, --limit-values N, --limit-depth N\n"
 	    "  --help, --version, --list-ops, --list-passes, --list-formats, --list-devices, --list-diagnostics\n\n"
 	    "Exit codes: 0 done, 1 the answer is no, 2 wrong usage or input, 3 only a lower bound.\n\nRecipe keys: name, values, default, meaning\n");
 	return list("keys");

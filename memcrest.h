@@ -23,6 +23,7 @@ extern "C" {
 #endif
 
 #define MC_VERSION "0.1.0"
+#define MC_ABI 0                       /* of the shared library's name; the same number means that old programs still run */
 
 #if defined(__GNUC__)
 #define MC_API __attribute__((visibility("default")))
@@ -51,6 +52,13 @@ typedef enum {
 	MC_DOES_NOT_FIT
 } mc_fit;
 
+typedef struct {
+	const char *code;          /* "E012": E error, W warning, N note */
+	const char *message;
+	const char *where;         /* file, then member or node; may be empty */
+	unsigned count;            /* how often */
+} mc_diagnostic;
+
 /* Limits; zero fields mean the default. Set size with mc_options_init(). */
 typedef struct {
 	size_t size;
@@ -61,14 +69,11 @@ typedef struct {
 	void (*dump)(void *user, const char *text, size_t n);
 	void *dump_user;
 	const char *program;       /* name of the program to read in an archive that holds several, NULL = "model", or the first */
+	uint64_t max_nodes, max_values;    /* of a graph */
+	uint64_t max_depth;        /* nesting of anything; the default needs less than 64 KiB of stack */
+	void (*diagnostic)(void *user, const mc_diagnostic *);     /* called when one is made, with what is its own only during the call; a sweep calls from several threads */
+	void *diagnostic_user;
 } mc_options;
-
-typedef struct {
-	const char *code;          /* "E012": E error, W warning, N note */
-	const char *message;
-	const char *where;         /* file, then member or node; may be empty */
-	unsigned count;            /* how often */
-} mc_diagnostic;
 
 /* Returns non-zero to stop; then mc_write() fails. */
 typedef int mc_write_fn(void *user, const void *data, size_t n);
@@ -77,6 +82,7 @@ typedef int mc_write_fn(void *user, const void *data, size_t n);
 typedef int mc_progress_fn(void *user, size_t done, size_t total);
 
 MC_API const char *mc_version(void);
+MC_API unsigned mc_abi(void);                                        /* MC_ABI of the library that runs */
 MC_API void mc_options_init(mc_options *);
 
 /* Loads a model graph. On failure *out is still set (unless memory was short) so that its diagnostics can be read; free it. */
@@ -91,6 +97,9 @@ MC_API void mc_recipe_free(mc_recipe *);
 MC_API mc_status mc_recipe_set(mc_recipe *, const char *key, const char *value);
 MC_API mc_status mc_recipe_set_dim(mc_recipe *, const char *name, int64_t value);
 MC_API mc_status mc_recipe_json(mc_recipe *, const char *text, size_t n, const char *name);
+/* A framework's file: kind "deepspeed", "peft", "training-args" (JSON) or "accelerate" (YAML or JSON). What the user sets himself counts more, in any order. */
+MC_API mc_status mc_recipe_file(mc_recipe *, const char *kind, const char *text, size_t n, const char *name);
+MC_API int mc_recipe_has_file(const char *kind);
 MC_API size_t mc_recipe_diagnostics(const mc_recipe *, mc_diagnostic *out, size_t cap);
 MC_API int mc_recipe_has_key(const char *key);
 
@@ -104,6 +113,9 @@ MC_API size_t mc_report_diagnostics(const mc_report *, mc_diagnostic *out, size_
 /* The largest bytes that tensors hold at once, over both steps. */
 MC_API uint64_t mc_report_peak(const mc_report *);
 MC_API mc_fit mc_report_fit(const mc_report *);
+/* One number by its name in the JSON report: "tensors", "allocated", "reserved", "process.low", "process.high", "param", "grad", "opt", "act", "saved", "transient", "input", "step",
+ * "parameters.count", "parameters.trainable", "plain_sum". MC_BAD_INPUT: no such name, or the report has no schedule. */
+MC_API mc_status mc_report_number(const mc_report *, const char *name, uint64_t *out);
 
 /*
  * Many analyses of one model, which, like the recipe, must outlive the sweep. Each mc_sweep_vary() adds a column: a recipe key or a dim,

@@ -167,7 +167,7 @@ find_program(struct ctx *c, const struct zip_archive *z, struct str *member, str
 			n = S("model");
 		else if (!program_name(m, &n))
 			continue;
-		*all = str_fmt(c->a, "%.*s%s%.*s", SFMT(*all), found ? ", " : "", SFMT(n));
+		*all = str_list(c->a, *all, "%.*s", SFMT(n));
 		if (found++ && !is_wanted(c, n))
 			continue;
 		*member = m;

@@ -2,9 +2,7 @@
 #ifndef MC_FRONTEND_H
 #define MC_FRONTEND_H
 
-#include "../ir/ir.h"
-
-#include <jansson.h>
+#include "json.h"
 
 struct source {                    /* a file in memory; the mapping belongs to whoever opened it */
 	const unsigned char *p;
@@ -42,13 +40,6 @@ bool zip_find_part(const struct zip_archive *, struct str part, struct str *name
 bool zip_read(struct ctx *, const struct zip_archive *, struct str name, struct str *out);       /* NUL-terminated, in the arena */
 void zip_close_archive(struct ctx *, struct zip_archive *);
 
-/* json.c: a document that dies with the arena, and typed access to it */
-json_t *json_read(struct ctx *, struct str text);                /* NULL: reported */
-struct str json_str(const json_t *);                             /* borrowed; empty if it is no string */
-const json_t *json_only(const json_t *object, struct str *tag);  /* the single non-null entry of a tagged union, NULL = none */
-struct str json_get_str(const json_t *object, const char *key);
-int64_t json_get_int(const json_t *object, const char *key, int64_t dflt);
-
 /* the frontends */
 extern const struct frontend frontend_export, frontend_onnx, frontend_script, frontend_textir;
 
@@ -57,6 +48,15 @@ const char *foreign_sentence(struct ctx *, const struct source *);       /* what
 
 /* recipe.c: a recipe from JSON text */
 bool recipe_read_json(struct ctx *, struct recipe *, struct str text);
+bool recipe_set_list(struct ctx *, struct recipe *, unsigned key, const json_t *);        /* a list of strings, or one string */
+struct str json_text_of(struct ctx *, const json_t *);          /* a scalar as text; others by their kind */
 bool recipe_set_json(struct ctx *, struct recipe *, struct str name, struct str text);   /* a flag's value: plain text, or JSON for objects and lists */
+
+/* yaml.c */
+json_t *yaml_read(struct ctx *, struct str text);                /* NULL: reported */
+
+/* framework.c: files of training frameworks become keys of the recipe */
+unsigned framework_by_name(struct str name);                     /* enum framework_file */
+bool framework_read(struct ctx *, struct recipe *, unsigned file, struct str text, struct str name);
 
 #endif

@@ -151,6 +151,7 @@ struct recipe_work {
 	mc_recipe *r;
 	struct str key, value;
 	int64_t n;
+	unsigned file;             /* of a framework */
 };
 
 mc_recipe *
@@ -189,7 +190,7 @@ read_json(void *arg)
 	bool ok;
 
 	w->r->c.file = str_copy(w->r->c.a, w->key);
-	ok = recipe_read_json(&w->r->c, &w->r->r, w->value);
+	ok = w->file ? framework_read(&w->r->c, &w->r->r, w->file, w->value, w->r->c.file) : recipe_read_json(&w->r->c, &w->r->r, w->value);
 	w->r->c.file = S("");
 	return ok;
 }
@@ -197,7 +198,7 @@ read_json(void *arg)
 mc_status
 mc_recipe_set(mc_recipe *r, const char *key, const char *value)
 {
-	struct recipe_work w = {r, str_of(key), str_of(value), 0};
+	struct recipe_work w = {r, str_of(key), str_of(value), 0, 0};
 
 	return ctx_enter(&r->c, set_text, &w);
 }
@@ -205,15 +206,35 @@ mc_recipe_set(mc_recipe *r, const char *key, const char *value)
 mc_status
 mc_recipe_set_dim(mc_recipe *r, const char *name, int64_t value)
 {
-	struct recipe_work w = {r, str_of(name), S(""), value};
+	struct recipe_work w = {r, str_of(name), S(""), value, 0};
 
 	return ctx_enter(&r->c, set_dim, &w);
+}
+
+static struct str
+slice(const char *text, size_t n)
+{
+	return (struct str){text, (uint32_t)(n < UINT32_MAX / 2 ? n : UINT32_MAX / 2)};
 }
 
 mc_status
 mc_recipe_json(mc_recipe *r, const char *text, size_t n, const char *name)
 {
-	struct recipe_work w = {r, str_of(name ? name : "recipe"), {text, (uint32_t)(n < UINT32_MAX / 2 ? n : UINT32_MAX / 2)}, 0};
+	struct recipe_work w = {r, str_of(name ? name : "recipe"), slice(text, n), 0, 0};
 
 	return ctx_enter(&r->c, read_json, &w);
+}
+
+int
+mc_recipe_has_file(const char *kind)
+{
+	return framework_by_name(str_of(kind)) != FILE_NONE;
+}
+
+mc_status
+mc_recipe_file(mc_recipe *r, const char *kind, const char *text, size_t n, const char *name)
+{
+	struct recipe_work w = {r, str_of(name ? name : kind), slice(text, n), 0, framework_by_name(str_of(kind))};
+
+	return w.file ? ctx_enter(&r->c, read_json, &w) : MC_BAD_INPUT;
 }

@@ -323,8 +323,8 @@ static void
 read_elements(struct onnx *l, uint32_t v, const Onnx__Tensor *t, uint64_t n)
 {
 	unsigned dtype = l->g->vals[v].dtype, cat = dtype_info(dtype)->cat;
-	struct sint ints[MAX_INTS];
-	double floats[MAX_FLOATS];
+	struct sint *ints;
+	double *floats;
 
 	if (dtype_info(dtype)->bits % 8 || dtype_info(dtype)->bits > 64 || dtype == DT_NONE)
 		return;
@@ -333,10 +333,12 @@ read_elements(struct onnx *l, uint32_t v, const Onnx__Tensor *t, uint64_t n)
 
 		diag(l->c, DIAG_PAYLOAD, SFMT(name), (unsigned long long)n);
 	} else if ((cat == CAT_INT || cat == CAT_BOOL) && n <= MAX_INTS) {
+		ints = NEW(l->c->a, struct sint, n);
 		for (size_t i = 0; i < n; i++)
 			ints[i] = SINT(integer(element_bits(t, dtype, i), dtype));
 		val_ints(l->g, v, ints, (uint32_t)n);
 	} else if ((dtype == DT_FP16 || dtype == DT_BF16 || dtype == DT_FP32 || dtype == DT_FP64) && n <= MAX_FLOATS) {
+		floats = NEW(l->c->a, double, n);
 		for (size_t i = 0; i < n; i++)
 			floats[i] = real(element_bits(t, dtype, i), dtype);
 		val_floats(l->g, v, floats, (uint32_t)n);

@@ -291,8 +291,8 @@ walk_message(struct walk *w, unsigned message, const unsigned char *p, const uns
 	uint64_t payload = 0, fields[MAX_FIELD] = {0};
 	struct field f;
 
-	if (depth > w->c->lim.depth)
-		return diag(w->c, DIAG_TOO_MANY, "nested messages", (unsigned long long)depth, (unsigned long long)w->c->lim.depth);
+	if (depth > w->c->lim.messages)
+		return diag(w->c, DIAG_TOO_MANY, "nested messages", (unsigned long long)depth, (unsigned long long)w->c->lim.messages);
 	if (!count(w, "nodes", w->nodes += message == M_NODE, w->c->lim.nodes))
 		return false;
 	w->cost += unpacked_size[message] + 16u;

@@ -48,7 +48,7 @@ place_frames(struct graph *g, struct str trace, uint32_t *first, uint16_t *count
 
 	*first = g->nframe;
 	*count = 0;
-	while (trace.n && *count < g->c->lim.depth && next_frame(&rest, &line, &text)) {
+	while (trace.n && *count < g->c->lim.frames && next_frame(&rest, &line, &text)) {
 		ROOM(g->c->a, g->frames, g->nframe, g->frame_cap, 1);
 		g->frames[g->nframe++] = (struct frame){str_int(line, &number) ? (uint32_t)number : 0, graph_name(g, text)};
 		++*count;

@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-static struct str
-scalar_text(struct ctx *c, const json_t *j)
+struct str
+json_text_of(struct ctx *c, const json_t *j)
 {
 	if (json_is_string(j))
 		return json_str(j);
@@ -21,8 +21,8 @@ scalar_text(struct ctx *c, const json_t *j)
 }
 
 /* A list may be given as one string; lora.targets tells the two apart. */
-static bool
-set_list(struct ctx *c, struct recipe *r, unsigned key, const json_t *j)
+bool
+recipe_set_list(struct ctx *c, struct recipe *r, unsigned key, const json_t *j)
 {
 	struct recipe_value v = {.set = true, .i = json_is_string(j)};
 	size_t n = json_is_array(j) ? json_array_size(j) : 1;
@@ -30,7 +30,7 @@ set_list(struct ctx *c, struct recipe *r, unsigned key, const json_t *j)
 	v.list = NEW(c->a, struct str, n + 1);
 	for (size_t i = 0; i < n; i++) {
 		const json_t *item = json_is_array(j) ? json_array_get(j, i) : j;
-		struct str text = scalar_text(c, item);
+		struct str text = json_text_of(c, item);
 
 		if (!json_is_string(item))
 			return diag(c, DIAG_BAD_VALUE, key_info(key)->name, SFMT(text), "a list of strings");
@@ -43,10 +43,10 @@ set_list(struct ctx *c, struct recipe *r, unsigned key, const json_t *j)
 static bool
 set_value(struct ctx *c, struct recipe *r, unsigned key, const json_t *j)
 {
-	struct str text = scalar_text(c, j);
+	struct str text = json_text_of(c, j);
 
 	if (key_info(key)->type == RT_LIST)
-		return set_list(c, r, key, j);
+		return recipe_set_list(c, r, key, j);
 	if (json_is_null(j)) {     /* null = the default */
 		struct recipe dflt;
 
@@ -64,10 +64,10 @@ set_dims(struct ctx *c, struct recipe *r, const json_t *dims)
 	json_t *value;
 
 	if (!json_is_object(dims))
-		return diag(c, DIAG_BAD_VALUE, "dims", SFMT(scalar_text(c, dims)), "an object of names and whole numbers");
+		return diag(c, DIAG_BAD_VALUE, "dims", SFMT(json_text_of(c, dims)), "an object of names and whole numbers");
 	json_object_foreach((json_t *)(uintptr_t)dims, name, value) {
 		if (!json_is_integer(value))
-			return diag(c, DIAG_BAD_VALUE, "dims", SFMT(scalar_text(c, value)), "whole numbers");
+			return diag(c, DIAG_BAD_VALUE, "dims", SFMT(json_text_of(c, value)), "whole numbers");
 		if (!recipe_set_dim(c, r, str_of(name), json_integer_value(value)))
 			return false;
 	}
@@ -126,7 +126,7 @@ set_named(struct ctx *c, struct recipe *r, struct str name, const json_t *value)
 	if (json_is_null(value) || json_is_false(value))
 		return true;
 	if (!json_is_object(value))
-		return diag(c, DIAG_BAD_VALUE, str_copy(c->a, name).p, SFMT(scalar_text(c, value)), "an object");
+		return diag(c, DIAG_BAD_VALUE, str_copy(c->a, name).p, SFMT(json_text_of(c, value)), "an object");
 	return set_object(c, r, name, value);
 }
 

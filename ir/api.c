@@ -13,6 +13,12 @@ mc_version(void)
 	return MC_VERSION;
 }
 
+unsigned
+mc_abi(void)
+{
+	return MC_ABI;
+}
+
 void
 mc_options_init(mc_options *o)
 {
@@ -20,20 +26,37 @@ mc_options_init(mc_options *o)
 	o->size = sizeof *o;
 }
 
+static void
+set_count(uint32_t *limit, uint64_t given)
+{
+	if (given)
+		*limit = given < UINT32_MAX / 4 ? (uint32_t)given : UINT32_MAX / 4;
+}
+
 bool
 ctx_open(struct ctx *c, const mc_options *o)
 {
+	mc_options v = {0};
+
+	if (o)
+		memcpy(&v, o, o->size < sizeof v ? o->size : sizeof v);    /* a program that was built with an older header has less */
 	memset(c, 0, sizeof *c);
 	c->lim = limits_default();
-	if (o && o->size >= sizeof *o) {
-		c->lim.memory = o->max_memory ? o->max_memory : c->lim.memory;
-		c->lim.file = o->max_file ? o->max_file : c->lim.file;
-		c->lim.member = o->max_member ? o->max_member : c->lim.member;
-		c->dump_after = o->dump_after;
-		c->dump = o->dump;
-		c->dump_user = o->dump_user;
-		c->program = o->program;
+	c->lim.memory = v.max_memory ? v.max_memory : c->lim.memory;
+	c->lim.file = v.max_file ? v.max_file : c->lim.file;
+	c->lim.member = v.max_member ? v.max_member : c->lim.member;
+	set_count(&c->lim.nodes, v.max_nodes);
+	set_count(&c->lim.values, v.max_values);
+	if (v.max_depth) {
+		set_count(&c->lim.depth, v.max_depth < 10000 ? v.max_depth : 10000);
+		c->lim.messages = (c->lim.depth + 1) / 2;
 	}
+	c->dump_after = v.dump_after;
+	c->dump = v.dump;
+	c->dump_user = v.dump_user;
+	c->program = v.program;
+	c->diagnostic = v.diagnostic;
+	c->diagnostic_user = v.diagnostic_user;
 	c->a = arena_new(c->lim.memory);
 	return c->a != NULL;
 }
@@ -53,6 +76,7 @@ out_of_memory(struct ctx *c, bool limit)
 
 	c->last_words = (struct diag){code, SEV_ERROR, 1, str_of(diag_format(code)), c->file};
 	c->nerror++;
+	diag_tell(c, &c->last_words);
 }
 
 mc_status
@@ -80,12 +104,6 @@ ctx_enter(struct ctx *c, bool (*work)(void *), void *arg)
 	return st;
 }
 
-static void
-export_diag(const struct diag *d, mc_diagnostic *out)
-{
-	*out = (mc_diagnostic){diag_name(d->code), d->text.p, d->where.n ? d->where.p : "", d->count};
-}
-
 static size_t
 diagnostics(const struct ctx *c, mc_diagnostic *out, size_t cap)
 {
@@ -93,10 +111,10 @@ diagnostics(const struct ctx *c, mc_diagnostic *out, size_t cap)
 
 	for (; n < c->ndiag; n++)
 		if (n < cap)
-			export_diag(&c->diags[n], &out[n]);
+			out[n] = diag_public(&c->diags[n]);
 	if (c->last_words.code) {
 		if (n < cap)
-			export_diag(&c->last_words, &out[n]);
+			out[n] = diag_public(&c->last_words);
 		n++;
 	}
 	return n;
@@ -155,6 +173,30 @@ uint64_t
 mc_report_peak(const mc_report *r)
 {
 	return r->r.steps[r->r.peak_step].tensors;
+}
+
+mc_status
+mc_report_number(const mc_report *rep, const char *name, uint64_t *out)
+{
+	const struct report *r = &rep->r;
+	const struct step_row *st = &r->steps[r->peak_step];
+	const struct factors *at = &st->phases[st->phase].at;
+	const struct {
+		const char *name;
+		uint64_t value;
+	} table[] = {
+		{"tensors", st->tensors}, {"allocated", r->memory.allocated}, {"reserved", r->memory.reserved}, {"process.low", r->memory.process_low}, {"process.high", r->memory.process_high},
+		{"param", at->of[FAC_PARAM]}, {"grad", at->of[FAC_GRAD]}, {"opt", at->of[FAC_OPT]}, {"act", factors_act(at)}, {"saved", at->of[FAC_SAVED]},
+		{"transient", at->of[FAC_TRANSIENT]}, {"input", at->of[FAC_INPUT]}, {"step", r->peak_step}, {"parameters.count", r->param_count},
+		{"parameters.trainable", r->param_trainable}, {"plain_sum", factors_total(&r->plain)},
+	};
+
+	for (size_t i = 0; r->sched && i < sizeof table / sizeof table[0]; i++)
+		if (strcmp(table[i].name, name) == 0) {
+			*out = table[i].value;
+			return MC_OK;
+		}
+	return MC_BAD_INPUT;
 }
 
 mc_fit

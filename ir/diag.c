@@ -39,7 +39,7 @@ limits_default(void)
 {
 	return (struct limits){
 		.memory = 4ull << 30, .file = 1ull << 40, .member = 512ull << 20,
-		.nodes = 4000000, .values = 16000000, .depth = 128, .events = 400000000,
+		.nodes = 4000000, .values = 16000000, .depth = 64, .messages = 32, .frames = 128,
 	};
 }
 
@@ -50,6 +50,21 @@ clean(char *p)
 	for (; *p; p++)
 		if ((unsigned char)*p < 0x20 || *p == 0x7f)
 			*p = ' ';
+}
+
+mc_diagnostic
+diag_public(const struct diag *d)
+{
+	return (mc_diagnostic){diag_name(d->code), d->text.p, d->where.n ? d->where.p : "", d->count};
+}
+
+void
+diag_tell(const struct ctx *c, const struct diag *d)
+{
+	mc_diagnostic out = diag_public(d);
+
+	if (c->diagnostic)
+		c->diagnostic(c->diagnostic_user, &out);
 }
 
 /* Once; a repetition counts. */
@@ -65,6 +80,7 @@ diag_pass_on(struct ctx *c, const struct diag *d)
 		return;
 	ROOM(c->a, c->diags, c->ndiag, c->diag_cap, 1);
 	c->diags[c->ndiag++] = (struct diag){d->code, d->severity, 1, str_copy(c->a, d->text), str_copy(c->a, d->where)};
+	diag_tell(c, &c->diags[c->ndiag - 1]);
 }
 
 bool

@@ -257,10 +257,19 @@ sym_find(const struct graph *g, struct str name)
 {
 	uint32_t id = strtab_find(g->names, name);
 
-	for (uint32_t i = 1; id && i < g->nsym; i++)
-		if (g->syms[i].name == id)
-			return i;
-	return 0;
+	return id < g->nsym_of ? g->sym_of[id] : 0;
+}
+
+static void
+index_symbol(struct graph *g, uint32_t name, uint32_t s)
+{
+	if (name >= g->nsym_of) {
+		uint32_t more = name + 1 - g->nsym_of;
+
+		ROOM(g->c->a, g->sym_of, g->nsym_of, g->sym_of_cap, more);
+		g->nsym_of += more;
+	}
+	g->sym_of[name] = s;
 }
 
 uint32_t
@@ -272,6 +281,7 @@ sym_add(struct graph *g, struct str name)
 		return i;
 	ROOM(g->c->a, g->syms, g->nsym, g->sym_cap, 1);
 	g->syms[g->nsym] = (struct sym){.name = graph_name(g, name), .min = 0, .max = -1, .value = -1};
+	index_symbol(g, g->syms[g->nsym].name, g->nsym);
 	return g->nsym++;
 }
 

@@ -61,6 +61,7 @@ graph_copy(const struct graph *g, struct ctx *c)
 	COPY_ARRAY(inputs, ninput, input_cap);
 	COPY_ARRAY(outputs, noutput, output_cap);
 	COPY_ARRAY(notes, nnote, note_cap);
+	COPY_ARRAY(sym_of, nsym_of, sym_of_cap);
 	h->expr_hash = h->scope_hash = NULL;     /* made again when something is added */
 	h->expr_mask = h->scope_mask = 0;
 	return h;

@@ -10,6 +10,8 @@
 #ifndef MC_IR_H
 #define MC_IR_H
 
+#include "../memcrest.h"
+
 #include <setjmp.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -50,8 +52,9 @@ struct limits {                    /* each has a default in limits_default() and
 	uint64_t file;             /* bytes of the model file */
 	uint64_t member;           /* bytes of one unpacked archive member */
 	uint32_t nodes, values;    /* of a graph */
-	uint32_t depth;            /* nesting of anything */
-	uint64_t events;           /* of a schedule */
+	uint32_t depth;            /* nesting of modules, graphs, expressions; with messages chosen so that 64 KiB of stack are enough */
+	uint32_t messages;         /* nesting of ONNX messages: a subgraph takes three */
+	uint32_t frames;           /* lines of a stack trace */
 };
 
 enum severity { SEV_NOTE, SEV_WARNING, SEV_ERROR };
@@ -84,6 +87,8 @@ struct ctx {
 	void (*dump)(void *user, const char *text, size_t n);
 	void *dump_user;
 	const char *program;       /* --program, or NULL */
+	void (*diagnostic)(void *user, const mc_diagnostic *);
+	void *diagnostic_user;
 };
 
 /* ---- expressions over symbolic dims ----------------------------------------------------------- */
@@ -207,6 +212,7 @@ struct graph {
 	uint32_t *inputs;       uint32_t ninput, input_cap;   /* values that the caller passes */
 	uint32_t *outputs;      uint32_t noutput, output_cap; /* values returned, in order; 0 = None */
 	uint32_t *expr_hash, expr_mask, *scope_hash, scope_mask;
+	uint32_t *sym_of, nsym_of, sym_of_cap;                /* by interned name: the symbol, 0 = none */
 	struct str format, producer;
 	uint32_t file_nodes;       /* nodes that the file has, control nodes included */
 	uint8_t file_dtype;        /* dtype of most floating-point parameters */
@@ -277,17 +283,25 @@ struct recipe_value {
 	struct str *list;          /* LIST */
 	uint32_t nlist;
 	bool by_flag;              /* lists: set on the command line, where further flags add */
+	struct str origin;         /* the framework file that set it; empty = the user did */
 };
 
 struct dim_binding {               /* "batch", or "input_ids[0]" */
 	struct str name;
 	int64_t value;
+	bool by_file;              /* a framework file set it */
 };
+
+enum framework_file { FILE_NONE, FILE_TRAINING, FILE_ACCELERATE, FILE_PEFT, FILE_DEEPSPEED, FILE_COUNT };   /* in the order in which they are applied */
 
 struct recipe {
 	struct recipe_value v[RK_COUNT];
 	struct dim_binding *dims;
 	uint32_t ndim;
+	const struct json *files[FILE_COUNT];      /* that were given, and their names */
+	struct str file_names[FILE_COUNT];
+	struct str notes[FILE_COUNT];      /* what each set and what it ignored */
+	uint32_t nnote;
 };
 
 /* the indices of choices that the code asks for; recipe.def lists them in this order */
@@ -399,7 +413,9 @@ int64_t str_find(struct str, char);                               /* -1 = not th
 bool str_cut(struct str *rest, char sep, struct str *head);       /* head = up to sep; false when rest is used up */
 struct str str_trim(struct str);
 bool str_int(struct str, int64_t *);
+uint64_t str_hash(uint64_t seed, struct str);
 struct str str_fmt(struct arena *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+struct str str_list(struct arena *, struct str list, const char *item, ...) __attribute__((format(printf, 3, 4)));  /* after a comma; a long list ends in .. */
 bool pattern_match(struct str pattern, struct str name);          /* shell glob over the whole name */
 bool name_matches(struct str pattern, struct str name);           /* equal, a dotted prefix, or a glob */
 
@@ -470,6 +486,8 @@ bool number_math(struct str what, struct number a, struct number b, struct numbe
 
 struct limits limits_default(void);
 bool diag(struct ctx *, enum diag_code, ...);                     /* formats, stores; returns false, so that errors read `return diag(...)` */
+mc_diagnostic diag_public(const struct diag *);
+void diag_tell(const struct ctx *, const struct diag *);          /* the caller's function, if there is one */
 void diag_pass_on(struct ctx *, const struct diag *);            /* what another context was told, once */
 const char *diag_format(unsigned code);
 unsigned diag_severity(unsigned code);

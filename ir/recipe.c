@@ -205,12 +205,13 @@ recipe_set_dim(struct ctx *c, struct recipe *r, struct str name, int64_t value)
 	for (uint32_t i = 0; i < r->ndim; i++)
 		if (str_eq(r->dims[i].name, name)) {
 			r->dims[i].value = value;
+			r->dims[i].by_file = false;
 			return true;
 		}
 	dims = NEW(c->a, struct dim_binding, r->ndim + 1);
 	if (r->ndim)
 		memcpy(dims, r->dims, r->ndim * sizeof *dims);
-	dims[r->ndim++] = (struct dim_binding){str_copy(c->a, name), value};
+	dims[r->ndim++] = (struct dim_binding){str_copy(c->a, name), value, false};
 	r->dims = dims;
 	return true;
 }
@@ -272,6 +273,8 @@ recipe_copy(struct arena *a, const struct recipe *r)
 	}
 	c->dims = NEW(a, struct dim_binding, c->ndim + 1);
 	for (uint32_t i = 0; i < c->ndim; i++)
-		c->dims[i] = (struct dim_binding){str_copy(a, r->dims[i].name), r->dims[i].value};
+		c->dims[i] = (struct dim_binding){str_copy(a, r->dims[i].name), r->dims[i].value, false};
+	for (uint32_t i = 0; i < c->nnote; i++)
+		c->notes[i] = str_copy(a, r->notes[i]);
 	return c;
 }

@@ -130,6 +130,23 @@ str_fmt(struct arena *a, const char *fmt, ...)
 	return (struct str){p, (uint32_t)n};
 }
 
+/* Who reads a list of names in a message stops early, and putting together a long one piece by piece would take forever. */
+#define LIST_MAX 1800u
+
+struct str
+str_list(struct arena *a, struct str list, const char *fmt, ...)
+{
+	char item[512];
+	va_list ap;
+
+	if (list.n > LIST_MAX)
+		return list;
+	va_start(ap, fmt);
+	vsnprintf(item, sizeof item, fmt, ap);
+	va_end(ap);
+	return str_fmt(a, "%.*s%s%s%s", SFMT(list), list.n ? ", " : "", item, list.n + strlen(item) > LIST_MAX ? ", .." : "");
+}
+
 /* ---- patterns ---------------------------------------------------------------------------------- */
 
 #define PATTERN_MAX 1024u                  /* longer names or patterns match only literally */
@@ -186,8 +203,8 @@ struct strtab {
 	uint64_t seed;
 };
 
-static uint64_t
-hash_of(uint64_t seed, struct str s)
+uint64_t
+str_hash(uint64_t seed, struct str s)
 {
 	uint64_t h = seed ^ s.n, word;
 	uint32_t i = 0;
@@ -263,7 +280,7 @@ grow_table(struct strtab *t)
 uint32_t
 strtab_id(struct strtab *t, struct str s)
 {
-	uint64_t h = hash_of(t->seed, s);
+	uint64_t h = str_hash(t->seed, s);
 	uint32_t *slot = find_slot(t, s, h), old = *slot ? t->first + *slot : strtab_find(t->base, s);
 
 	if (!s.n)
@@ -284,7 +301,7 @@ uint32_t
 strtab_find(const struct strtab *t, struct str s)
 {
 	for (; t && s.n; t = t->base) {
-		uint32_t i = *find_slot(t, s, hash_of(t->seed, s));
+		uint32_t i = *find_slot(t, s, str_hash(t->seed, s));
 
 		if (i)
 			return t->first + i;

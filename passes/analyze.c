@@ -67,8 +67,8 @@ unbound_list(struct analysis *a)
 {
 	struct str s = S("");
 
-	for (uint32_t i = 0; i < a->nunbound; i++)
-		s = str_fmt(a->c->a, "%.*s%s%.*s", SFMT(s), i ? ", " : "", SFMT(unbound_symbol(a, a->unbound[i])));
+	for (uint32_t i = 0; i < a->nunbound && i < 100; i++)
+		s = str_list(a->c->a, s, "%.*s", SFMT(unbound_symbol(a, a->unbound[i])));
 	return s;
 }
 
@@ -79,7 +79,7 @@ report_gaps(struct analysis *a, const struct report *r)
 	struct str s = S(""), dims;
 
 	for (uint32_t i = 0; i < r->nunknown && i < 10; i++)
-		s = str_fmt(a->c->a, "%.*s%s%.*s (%u)", SFMT(s), i ? ", " : "", SFMT(r->unknown[i].name), r->unknown[i].count);
+		s = str_list(a->c->a, s, "%.*s (%u)", SFMT(r->unknown[i].name), r->unknown[i].count);
 	if (r->nunknown)
 		diag(a->c, DIAG_UNKNOWN_OPS, SFMT(s));
 	dims = unbound_list(a);
@@ -139,6 +139,8 @@ analyze(void *arg)
 	r->nload_diag = w->m->c.ndiag;
 	for (uint32_t i = 0; i < a->g->nnote; i++)
 		assume(a, "%.*s", SFMT(a->g->notes[i]));
+	for (uint32_t i = 0; i < a->r->nnote; i++)
+		assume(a, "%.*s", SFMT(a->r->notes[i]));
 	if (w->when == TRAIN && !check_recipe(a))
 		return false;
 	if (!passes_run(a, w->when))

@@ -56,10 +56,11 @@ compares_with_constant(const struct graph *g, uint32_t n)
 {
 	const struct arg *x = node_args(g, n);
 	unsigned op = g->nodes[n].op;
-	double c = x[1].kind == ARG_INT ? (double)x[1].u.i.n : x[1].kind == ARG_FLOAT ? x[1].u.f : 0;
+	double c;
 
 	if (op < OP_EQ || op > OP_GE || x[0].kind != ARG_VAL || x[1].kind == ARG_VAL)
 		return false;
+	c = x[1].kind == ARG_INT ? (double)x[1].u.i.n : x[1].kind == ARG_FLOAT ? x[1].u.f : 0;
 	return !(op == OP_GE && c <= 0) && !(op == OP_GT && c < 0);
 }
 
@@ -71,19 +72,21 @@ is_constant(const struct graph *g, uint32_t v)
 }
 
 static void
-look_at(struct masks *m, uint32_t n, struct finding *f)
+look_at(const struct masks *m, uint32_t n, struct finding *f)
 {
 	const struct graph *g = m->g;
 	const struct arg *x = node_args(g, n);
 	unsigned op = g->nodes[n].op;
 
+	f->foreign |= !makes_numbers(op);
+	if (f->foreign)
+		return;                /* and it may have no operands */
 	f->orders |= orders_positions(g, n);
 	f->compares |= orders_positions(g, n) || (op >= OP_EQ && op <= OP_GE);
 	f->bounds |= compares_with_constant(g, n);
 	f->matches |= (op == OP_EQ || op == OP_NE) && x[0].kind == ARG_VAL && x[1].kind == ARG_VAL && !(is_constant(g, x[0].u.val) && is_constant(g, x[1].u.val));
 	f->counts |= op == OP_CUMSUM;
 	f->chooses |= op == OP_WHERE || op == OP_MASKED_FILL;
-	f->foreign |= !makes_numbers(op);
 	if (op == OP_MUL && x[0].kind == ARG_VAL && x[1].kind == ARG_VAL && !is_whole_number(g, x[0].u.val) && !is_whole_number(g, x[1].u.val))
 		f->foreign = true;
 	if (op == OP_SUB && x[0].kind == ARG_VAL && x[1].kind == ARG_INT && is_whole_number(g, x[0].u.val) && x[1].u.i.n > 1)
@@ -99,37 +102,72 @@ look_at_leaf(const struct masks *m, uint32_t v, struct finding *f)
 	f->from_input |= m->g->vals[v].kind == VAL_INPUT;
 }
 
-struct finding
-masks_slice_back(struct masks *m, uint32_t v)
+static void
+join(struct finding *f, const struct finding *of)
 {
-	struct graph *g = m->g;
-	struct finding f = {0};
-	uint32_t top = 0;
+	f->orders |= of->orders;
+	f->matches |= of->matches;
+	f->counts |= of->counts;
+	f->bounds |= of->bounds;
+	f->compares |= of->compares;
+	f->chooses |= of->chooses;
+	f->foreign |= of->foreign;
+	f->from_input |= of->from_input;
+	if (of->window && (!f->window || of->window < f->window))
+		f->window = of->window;
+}
 
-	m->run++;
-	if (g->vals[v].kind != VAL_NODE) {
+/* What is found from node n back to the leaves: all is "somewhere" or "the smallest", so a node adds itself to what its operands have. */
+static void
+summarise(struct masks *m, uint32_t n)
+{
+	const struct graph *g = m->g;
+	struct finding *f = &m->found[n];
+
+	look_at(m, n, f);
+	for (struct operands it = operands_of(g, n); operand_next(&it);)
+		if (g->vals[it.val].kind == VAL_NODE)
+			join(f, &m->found[g->vals[it.val].node]);
+		else
+			look_at_leaf(m, it.val, f);
+}
+
+struct finding
+masks_slice_back(const struct masks *m, uint32_t v)
+{
+	struct finding f = {0};
+
+	if (m->g->vals[v].kind != VAL_NODE) {
 		look_at_leaf(m, v, &f);
 		return f;
 	}
-	m->stack[top++] = g->vals[v].node;
-	m->seen[g->vals[v].node] = m->run;
-	while (top && !f.foreign) {
+	f = m->found[m->g->vals[v].node];
+	f.foreign |= (f.matches && !f.counts) || (f.bounds && !f.from_input && !f.counts);
+	return f;
+}
+
+/* Every node that v is made of computes a mask. What is marked already has been followed back. */
+static void
+mark(struct masks *m, uint32_t v)
+{
+	struct graph *g = m->g;
+	uint32_t top = 0;
+
+	if (g->vals[v].kind == VAL_NODE)
+		m->stack[top++] = g->vals[v].node;
+	while (top) {
 		uint32_t n = m->stack[--top];
 
-		look_at(m, n, &f);
 		for (struct operands it = operands_of(g, n); operand_next(&it);) {
 			uint32_t p = g->vals[it.val].node;
 
-			if (g->vals[it.val].kind != VAL_NODE)
-				look_at_leaf(m, it.val, &f);
-			else if (m->seen[p] != m->run) {
-				m->seen[p] = m->run;
-				m->stack[top++] = p;
-			}
+			if (g->vals[it.val].kind != VAL_NODE || (g->nodes[p].flags & NF_MASK))
+				continue;
+			g->nodes[p].flags |= NF_MASK;
+			m->stack[top++] = p;
 		}
+		g->nodes[n].flags |= NF_MASK;
 	}
-	f.foreign |= (f.matches && !f.counts) || (f.bounds && !f.from_input && !f.counts);
-	return f;
 }
 
 /* keys: how many key positions the attention has; a sliding window that covers them all hides nothing */
@@ -143,9 +181,8 @@ classify(struct masks *m, uint32_t v, int64_t keys)
 			m->kind[v] = NOT_A_MASK + 1;
 		else
 			m->kind[v] = (f.orders ? CAUSAL : ALL_TRUE) + 1;
-		for (uint32_t n = 1; n < m->g->nnode && m->kind[v] != NOT_A_MASK + 1; n++)
-			if (m->seen[n] == m->run)
-				m->g->nodes[n].flags |= NF_MASK;
+		if (m->kind[v] != NOT_A_MASK + 1)
+			mark(m, v);
 	}
 	return (enum mask_kind)(m->kind[v] - 1);
 }
@@ -306,7 +343,7 @@ pass_masks(struct analysis *a)
 	if (a->r->v[RK_PADDING].i || a->r->v[RK_ATTENTION].i == ATT_KEEP)
 		return true;
 	m.kind = NEW(a->c->a, uint8_t, g->nval);
-	m.seen = NEW(a->c->a, uint32_t, g->nnode);
+	m.found = NEW(a->c->a, struct finding, g->nnode);
 	m.stack = NEW(a->c->a, uint32_t, g->nnode);
 	uses_count(g, before);
 	for (uint32_t n = 1; n < g->nnode; n++) {
@@ -316,6 +353,7 @@ pass_masks(struct analysis *a)
 			simplify_sum(&m, n);
 		else if (g->nodes[n].op == OP_WHERE)
 			simplify_choice(&m, n);
+		summarise(&m, n);
 	}
 	masks_unpack(&m);
 	if (m.dropped)

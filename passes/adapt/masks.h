@@ -4,15 +4,6 @@
 
 #include "../passes.h"
 
-struct masks {
-	struct analysis *a;
-	struct graph *g;
-	uint8_t *kind;             /* per value: enum mask_kind + 1, 0 = not looked at */
-	uint32_t *seen, run;       /* per node */
-	uint32_t *stack;
-	bool dropped, folded;
-};
-
 struct finding {
 	bool orders;               /* positions are compared with positions */
 	bool matches, counts;      /* numbers are compared for equality; running sums are among them: packed sequences told apart */
@@ -23,7 +14,16 @@ struct finding {
 	int64_t window;            /* smallest constant that positions are shifted by before a comparison; 0 = none */
 };
 
-struct finding masks_slice_back(struct masks *, uint32_t val);
+struct masks {
+	struct analysis *a;
+	struct graph *g;
+	uint8_t *kind;             /* per value: enum mask_kind + 1, 0 = not looked at */
+	struct finding *found;     /* per node, once it is simplified */
+	uint32_t *stack;
+	bool dropped, folded;
+};
+
+struct finding masks_slice_back(const struct masks *, uint32_t val);
 void masks_unpack(struct masks *);        /* packed.c */
 
 #endif

@@ -122,26 +122,36 @@ from_whole_input(const struct modality_pass *m, const bool *ids, uint32_t n)
 	return false;
 }
 
+/* For every value the first convolution that anything made of it reaches; 0 = none. */
+static const uint32_t *
+first_convolutions(const struct modality_pass *m)
+{
+	const struct graph *g = m->g;
+	uint32_t *first = NEW(m->a->c->a, uint32_t, g->nval);
+
+	for (uint32_t n = g->nnode; n-- > 1;) {
+		uint32_t behind = weight_of(g, n, CONVOLUTION) ? n : 0;
+
+		for (uint32_t k = 0; k < g->nodes[n].nout && behind != n; k++) {
+			uint32_t f = first[node_outs(g, n)[k]];
+
+			behind = f && (!behind || f < behind) ? f : behind;
+		}
+		for (struct operands it = operands_of(g, n); behind && operand_next(&it);)
+			if (!first[it.val] || behind < first[it.val])
+				first[it.val] = behind;
+	}
+	return first;
+}
+
 /* What a floating-point input is: by the first convolution that reads it, then by its name. */
 static uint8_t
-float_source(const struct modality_pass *m, uint32_t input)
+float_source(const struct modality_pass *m, uint32_t input, uint32_t convolution)
 {
 	const struct graph *g = m->g;
 	struct str name = graph_str(g, g->vals[input].name);
-	bool *reach = NEW(m->a->c->a, bool, g->nval);
-	unsigned rank = 0;
+	unsigned rank = convolution ? g->vals[weight_of(g, convolution, CONVOLUTION)].rank : 0;
 
-	reach[input] = true;
-	for (uint32_t n = 1; n < g->nnode && !rank; n++) {
-		bool hit = false;
-
-		for (struct operands it = operands_of(g, n); operand_next(&it);)
-			hit |= reach[it.val];
-		if (hit && weight_of(g, n, CONVOLUTION))
-			rank = g->vals[weight_of(g, n, CONVOLUTION)].rank;
-		for (uint32_t k = 0; hit && k < g->nodes[n].nout; k++)
-			reach[node_outs(g, n)[k]] = true;
-	}
 	if (has_hint(name, HINT_VISION))
 		return SRC_VISION;
 	if (has_hint(name, HINT_AUDIO) || rank == 3)
@@ -153,10 +163,14 @@ static void
 find_sources(struct modality_pass *m)
 {
 	struct graph *g = m->g;
+	const uint32_t *first = first_convolutions(m);
 
-	for (uint32_t i = 0; i < g->ninput; i++)
-		if (is_float(g, g->inputs[i]) && !(g->vals[g->inputs[i]].flags & VF_LABELS))
-			m->mask[g->inputs[i]] = float_source(m, g->inputs[i]);
+	for (uint32_t i = 0; i < g->ninput; i++) {
+		uint32_t v = g->inputs[i];
+
+		if (is_float(g, v) && !(g->vals[v].flags & VF_LABELS))
+			m->mask[v] = float_source(m, v, first[v]);
+	}
 }
 
 /* ---- flow ----------------------------------------------------------------------------------------------------- */

@@ -42,12 +42,12 @@ symbol_list(struct analysis *a)
 		struct str name = graph_str(g, g->syms[i].name);
 
 		if (g->syms[i].input)
-			s = str_fmt(a->c->a, "%.*s%s%.*s (%.*s[%u])", SFMT(s), s.n ? ", " : "", SFMT(name), SFMT(graph_str(g, g->vals[g->syms[i].input].name)),
+			s = str_list(a->c->a, s, "%.*s (%.*s[%u])", SFMT(name), SFMT(graph_str(g, g->vals[g->syms[i].input].name)),
 			    g->syms[i].axis);
 	}
 	for (uint32_t i = 0; i < g->ninput; i++)
 		if (g->vals[g->inputs[i]].rank == RANK_UNKNOWN)
-			s = str_fmt(a->c->a, "%.*s%s%.*s, whose shape it does not have (--shape)", SFMT(s), s.n ? ", " : "", SFMT(graph_str(g, g->vals[g->inputs[i]].name)));
+			s = str_list(a->c->a, s, "%.*s, whose shape it does not have (--shape)", SFMT(graph_str(g, g->vals[g->inputs[i]].name)));
 	return s.n ? s : S("none, its sizes are fixed");
 }
 
@@ -72,7 +72,7 @@ give(struct analysis *a, uint32_t s, struct binding *b)
 	x->value = b->d->value;
 	b->found = true;
 	if (!str_eq(name, b->d->name))
-		b->symbols = str_fmt(a->c->a, "%.*s%s%.*s", SFMT(b->symbols), b->symbols.n ? ", " : "", SFMT(name));
+		b->symbols = str_list(a->c->a, b->symbols, "%.*s", SFMT(name));
 	return true;
 }
 
@@ -193,7 +193,7 @@ default_symbols(struct analysis *a)
 			continue;
 		x->value = x->example > 0 ? x->example : x->min > 0 ? x->min : 1;
 		if (x->example > 0) {
-			taken = str_fmt(a->c->a, "%.*s%s%.*s = %lld", SFMT(taken), taken.n ? ", " : "", SFMT(graph_str(g, x->name)), (long long)x->value);
+			taken = str_list(a->c->a, taken, "%.*s = %lld", SFMT(graph_str(g, x->name)), (long long)x->value);
 			continue;
 		}
 		if (x->min == x->max || !(x->input || used[i]))

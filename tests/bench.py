@@ -1,0 +1,86 @@
+"""bench.py MEMCREST: time and memory beside the tools that do part of the job without a GPU, in one run: a model is made and exported, and each tool
+gets it in a process of its own. Needs torch; onnx and onnx_tool are compared if they are there."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+import tempfile
+
+WIDTH, LAYERS, BATCH, LENGTH = 256, 12, 4, 128
+
+MODEL = """
+import torch
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        layer = torch.nn.TransformerEncoderLayer(%d, 8, dropout=0.1, batch_first=True, norm_first=True)
+        self.body, self.head = torch.nn.TransformerEncoder(layer, %d, enable_nested_tensor=False), torch.nn.Linear(%d, 1000)
+    def forward(self, x):
+        return self.head(self.body(x)).float().sum()
+def batch():
+    return torch.randn(%d, %d, %d)
+""" % (WIDTH, LAYERS, WIDTH, BATCH, LENGTH, WIDTH)
+
+EXPORT = MODEL + """
+import sys
+m = Net().train()
+torch.export.save(torch.export.export(m, (batch(),)), sys.argv[1] + "/m.pt2")
+torch.jit.save(torch.jit.trace(m, batch(), check_trace=False), sys.argv[1] + "/m.pt")
+try:
+    torch.onnx.export(m, (batch(),), sys.argv[1] + "/m.onnx", dynamo=True, optimize=False, verbose=False)
+except Exception as e:
+    print("no ONNX file:", e)
+"""
+
+TRACKER = MODEL + """
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.distributed._tools.mem_tracker import MemTracker
+with FakeTensorMode():
+    m = Net().train()
+    o = torch.optim.AdamW(m.parameters(), foreach=True)
+    t = MemTracker()
+    t.track_external(m, o)
+    with t:
+        for _ in range(2):
+            m(batch()).backward()
+            o.step()
+            o.zero_grad()
+print(t.get_tracker_snapshot("peak"))
+"""
+
+INFERENCE = "import sys, onnx\nm = onnx.load(sys.argv[1] + '/m.onnx')\nprint(len(onnx.shape_inference.infer_shapes(m, data_prop=True).graph.value_info))\n"
+ONNX_TOOL = "import sys, onnx_tool\nm = onnx_tool.Model(sys.argv[1] + '/m.onnx')\nm.graph.shape_infer({})\nm.graph.profile()\n"
+
+
+def run(command):
+    """Best of three: seconds of processor time, MiB, last line."""
+    best = None
+    for _ in range(3):
+        p = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        text = p.stdout.read().decode().strip()
+        _, status, usage = os.wait4(p.pid, 0)
+        p.returncode = status
+        took = (usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, text.splitlines()[-1][:60] if text else "", status)
+        best = took if best is None or took[0] < best[0] else best
+    return best
+
+
+def main(memcrest):
+    with tempfile.TemporaryDirectory() as d:
+        made = subprocess.run([sys.executable, "-c", EXPORT, d], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        if made.returncode:
+            sys.exit("the model cannot be exported: " + made.stdout.decode())
+        has = lambda name: importlib.util.find_spec(name) is not None and os.path.exists(d + "/m.onnx")
+        ours = [("memcrest, .%s" % f, [memcrest, "estimate", "%s/m.%s" % (d, f), "-f", "json", "-o", "/dev/null"]) for f in ("pt2", "pt", "onnx") if os.path.exists("%s/m.%s" % (d, f))]
+        peers = [("torch's MemTracker on fake tensors", [sys.executable, "-c", TRACKER])]
+        peers += [("onnx shape inference (no memory)", [sys.executable, "-c", INFERENCE, d])] if has("onnx") else []
+        peers += [("onnx-tool (forward only)", [sys.executable, "-c", ONNX_TOOL, d])] if has("onnx_tool") else []
+        rows = [(name, run(command)) for name, command in ours + peers]
+        base = rows[0][1]
+        print("%-36s %9s %9s %8s %8s" % ("tool", "seconds", "MiB", "time x", "memory x"))
+        for name, (seconds, mib, _, status) in rows:
+            print("%-36s %9.3f %9.1f %8.1f %8.1f%s" % (name, seconds, mib, seconds / base[0], mib / base[1], "" if os.WEXITSTATUS(status) in (0, 3) else "   failed"))
+
+
+main(sys.argv[1])

@@ -1,0 +1,24 @@
+#!/bin/sh
+# docs.sh MEMCREST: the manual page and the completions have every command, flag and key, and their readers accept them. Prints TAP.
+memcrest=$1
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+
+for kind in man bash zsh fish; do
+	sh packaging/docs.sh "$memcrest" $kind >"$tmp/$kind"
+	missing=
+	for word in $("$memcrest" --list-keys | cut -f1) $("$memcrest" --help | awk '/^  memcrest / {print $2}'); do
+		[ $kind = man ] && word=$(echo "$word" | sed 's/-/\\-/g')
+		grep -qF -- "$word" "$tmp/$kind" || missing="$missing $word"
+	done
+	if [ -z "$missing" ]; then echo "ok - $kind has every key and command"; else echo "not ok - $kind lacks$missing"; fi
+done
+if bash -c '. "$1"; COMP_WORDS=(memcrest estimate --precision bf16-); COMP_CWORD=3; _memcrest; [ "${COMPREPLY[*]}" = bf16-mixed ]' - "$tmp/bash"; then echo "ok - bash completes a value"; else echo "not ok - bash completes a value"; fi
+if bash -c '. "$1"; COMP_WORDS=(memcrest est); COMP_CWORD=1; _memcrest; [ "${COMPREPLY[*]}" = estimate ]' - "$tmp/bash"; then echo "ok - bash completes a command"; else echo "not ok - bash completes a command"; fi
+for shell in zsh fish; do
+	if ! command -v $shell >/dev/null; then echo "# skipped: $shell is not there"; continue; fi
+	if $shell -n "$tmp/$shell"; then echo "ok - $shell reads it"; else echo "not ok - $shell reads it"; fi
+done
+if ! command -v man >/dev/null; then echo "# skipped: man is not there"; exit; fi
+complaints=$(man --warnings -l "$tmp/man" 2>&1 >/dev/null)
+if [ -z "$complaints" ]; then echo "ok - man reads it"; else echo "not ok - man: $complaints"; fi

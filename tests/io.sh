@@ -1,0 +1,48 @@
+#!/bin/sh
+# io.sh MEMCREST LIBRARY.so: what happens when reading or writing goes wrong, and what the library exports. Prints TAP.
+memcrest=$1
+library=$2
+model=fixtures/models/mlp.pt2
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+
+# expect NAME CODE PATTERN COMMAND..: exit code and a line on standard error
+expect() {
+	name=$1 code=$2 pattern=$3
+	shift 3
+	"$@" >"$tmp/out" 2>"$tmp/err" </dev/null
+	got=$?
+	if [ $got = "$code" ] && { [ -z "$pattern" ] || grep -q "$pattern" "$tmp/err"; }; then echo "ok - $name"; else echo "not ok - $name: exit code $got, $(head -c 200 "$tmp/err")"; fi
+}
+estimate() { "$memcrest" estimate $model --dim batch=2 "$@"; }
+full() { estimate "$@" >/dev/full; }
+closed() { { "$memcrest" events fixtures/models/llama_tiny.train.pt2 --dim batch=2,seq=64; echo $? >"$tmp/code"; } | true; return "$(cat "$tmp/code")"; }
+no_output() { estimate "$@" >&-; }
+slowly() { (dd bs=100 count=3 status=none; sleep 0.1; dd bs=7 count=100 status=none; sleep 0.1; cat) <$model | "$memcrest" estimate - --dim batch=2; }
+partly() { head -c 5000 $model | "$memcrest" estimate - --dim batch=2; }
+huge() { head -c 3000000 /dev/zero | "$memcrest" estimate - --limit-memory 1MiB; }
+limited() { ( ulimit -f 1; trap '' XFSZ; estimate -f events -o "$tmp/limited" ); }
+
+expect "a full disk" 2 "No space left" full
+expect "a full disk, as JSON" 2 "No space left" full -f json
+expect "a full disk behind -o" 2 "No space left" estimate -o /dev/full
+expect "standard output is closed" 2 "writing the report failed" no_output
+expect "a directory that is not there" 2 "No such file" estimate -o "$tmp/no/where"
+expect "a file that may not grow" 2 "File too large" limited
+[ ! -e "$tmp/limited" ] && [ ! -e "$tmp/limited.part" ] && echo "ok - no half a file stays" || echo "not ok - half a file stays"
+expect "a pipe that nobody reads" 141 "" closed
+expect "input in small pieces" 0 "" slowly
+expect "half of the input" 2 "cut off" partly
+expect "more input than memory" 2 "at most" huge
+expect "no file" 2 "No such file" "$memcrest" estimate "$tmp/none"
+expect "a directory" 2 "is a directory" "$memcrest" estimate "$tmp"
+expect "a device without end" 2 "" "$memcrest" estimate /dev/zero --limit-memory 8MiB
+expect "a recipe that is a directory" 2 "" estimate -r "$tmp"
+
+bad=$(nm -D --defined-only "$library" | awk '$2 ~ /[A-Z]/ && $3 !~ /^mc_/ {print $3}')
+if [ -z "$bad" ]; then echo "ok - only mc_ names are exported"; else echo "not ok - exported:" $bad; fi
+missing=$(grep -o 'mc_[a-z_]*(' memcrest.h | tr -d '(' | sort -u | while read -r f; do
+	case $f in mc_write_fn|mc_progress_fn) continue ;; esac
+	grep -q "MC_API.*[ *]$f(" memcrest.h && ! nm -D --defined-only "$library" | grep -q " $f$" && echo "$f"
+done)
+if [ -z "$missing" ]; then echo "ok - every function of memcrest.h is exported"; else echo "not ok - not exported:" $missing; fi

@@ -1,0 +1,90 @@
+"""Run from the repository's root with MEMCREST_LIBRARY set, or with the wheel on PYTHONPATH: python3 tests/python_test.py [MEMCREST]"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import memcrest
+from memcrest import guard
+
+MLP = "fixtures/models/mlp.pt2"
+
+
+class Estimate(unittest.TestCase):
+    def test_path_and_bytes_agree(self):
+        a = memcrest.estimate(MLP, dims={"batch": 4})
+        with open(MLP, "rb") as f:
+            b = memcrest.estimate(f.read(), dims={"batch": 4})
+        self.assertGreater(a.peak, 0)
+        self.assertEqual(a.peak, b.peak)
+        self.assertEqual(sum(a.factors.values()), a.peak)
+        self.assertFalse(a.lower_bound)
+        self.assertIsNone(a.fits)
+
+    def test_same_numbers_as_the_program(self):
+        if len(sys.argv) < 2:
+            self.skipTest("no program was given")
+        text = subprocess.run([sys.argv[1], "estimate", MLP, "--dim", "batch=4", "-f", "json"], stdout=subprocess.PIPE, check=True).stdout
+        self.assertEqual(json.loads(text), dict(memcrest.estimate(MLP, dims={"batch": 4})))
+
+    def test_verdict(self):
+        self.assertIs(memcrest.estimate(MLP, dims={"batch": 4}, budget="1GiB").fits, True)
+        self.assertIs(memcrest.estimate(MLP, dims={"batch": 4}, budget="1KiB").fits, False)
+
+    def test_mistakes(self):
+        for model, recipe, code in ((MLP, {"nosuch": 1}, "E101"), ("none.pt2", {}, "E001"), (b"junk", {}, "E004"), (MLP, {"dims": {"nosuch": 3}}, "E104")):
+            with self.assertRaises(memcrest.Error) as e:
+                memcrest.estimate(model, **recipe)
+            self.assertEqual(e.exception.diagnostics[-1]["code"], code)
+
+    def test_framework_files(self):
+        a = memcrest.estimate(MLP, training_args="fixtures/framework/training_args.json")
+        self.assertEqual(a["recipe"]["grad_accum"], 2)
+        self.assertEqual(memcrest.estimate(MLP, training_args={"per_device_train_batch_size": 4}).peak, memcrest.estimate(MLP, dims={"batch": 4}).peak)
+
+    def test_unbound_is_a_lower_bound(self):
+        report = memcrest.estimate(MLP)
+        self.assertTrue(report.lower_bound)
+        self.assertIn("W201", [d["code"] for d in report.diagnostics])
+
+    def test_formats(self):
+        self.assertIn("json", memcrest.formats())
+        self.assertIn("peak", memcrest.estimate(MLP, dims={"batch": 4}).write("text"))
+        with self.assertRaises(ValueError):
+            memcrest.estimate(MLP).write("nosuch")
+
+    def test_inspect(self):
+        self.assertEqual(memcrest.inspect(MLP)["model"]["format"], "pt2")
+
+
+class Guard(unittest.TestCase):
+    def test_arguments(self):
+        recipe, script = guard.read_arguments(["--budget", "1GiB", "--dim=batch=2,seq=3", "--lora.r", "4", "--freeze", "a", "--freeze", "b", "x.py", "--own"])
+        self.assertEqual(recipe, {"budget": "1GiB", "dims": {"batch": 2, "seq": 3}, "lora": {"r": "4"}, "freeze": ["a", "b"]})
+        self.assertEqual(script, ["x.py", "--own"])
+
+    def test_codes(self):
+        for budget, dims, code in (("1GiB", {"batch": 4}, 0), ("1KiB", {"batch": 4}, 1), ("1GiB", {}, 3)):
+            g = guard.Guard({"budget": budget, "dims": dims})
+            g.check("test", MLP)
+            self.assertEqual(g.code, code)
+
+    def test_script(self):
+        try:
+            import torch
+        except ImportError:
+            self.skipTest("torch is not there")
+        script = "import torch\nm = torch.nn.Linear(8, 8)\ntorch.export.save(torch.export.export(m, (torch.zeros(4, 8),)), '/dev/null')\n"
+        with tempfile.TemporaryDirectory() as d:
+            with open(os.path.join(d, "s.py"), "w") as f:
+                f.write(script.replace("/dev/null", os.path.join(d, "m.pt2")))
+            for budget, code in (("1GiB", 0), ("1KiB", 1)):
+                run = subprocess.run([sys.executable, "-m", "memcrest.guard", "--budget", budget, os.path.join(d, "s.py")], stderr=subprocess.PIPE)
+                self.assertEqual(run.returncode, code, run.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

@@ -1,0 +1,236 @@
+/* Framework files: what they set, "auto", contradictions, and the YAML that is read. */
+#include "test.h"
+#include "../frontend/frontend.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static mc_status
+give(mc_recipe *r, const char *kind, const char *text)
+{
+	return mc_recipe_file(r, kind, text, strlen(text), kind);
+}
+
+static void
+give_file(mc_recipe *r, const char *kind, const char *path)
+{
+	size_t n;
+	char *p = test_read(path, &n);
+	mc_diagnostic d;
+
+	if (mc_recipe_file(r, kind, p, n, path) != MC_OK)
+		fail_msg("%s", mc_recipe_diagnostics(r, &d, 1) ? d.message : "no reason");
+	free(p);
+}
+
+static void
+expect(const mc_recipe *r, const char *key, const char *value)
+{
+	struct str text = r->r.v[key_by_name(str_of(key))].text;
+
+	if (!str_eq(text, str_of(value)))
+		fail_msg("%s is %.*s, not %s", key, SFMT(text), value);
+}
+
+static int64_t
+batch(const mc_recipe *r)
+{
+	for (uint32_t i = 0; i < r->r.ndim; i++)
+		if (str_eq(r->r.dims[i].name, S("batch")))
+			return r->r.dims[i].value;
+	return 0;
+}
+
+static bool
+notes(const mc_recipe *r, const char *text)
+{
+	for (uint32_t i = 0; i < r->r.nnote; i++)
+		if (memmem(r->r.notes[i].p, r->r.notes[i].n, text, strlen(text)))
+			return true;
+	return false;
+}
+
+/* As TrainingArguments.to_json_string() of transformers 5.24 writes it. */
+static void
+training_arguments(void **state)
+{
+	mc_recipe *r = mc_recipe_new();
+
+	(void)state;
+	give_file(r, "training-args", "fixtures/framework/training_args.json");
+	expect(r, "precision", "bf16-mixed");
+	expect(r, "optimizer", "adamw");
+	expect(r, "optimizer_impl", "fused");
+	expect(r, "checkpoint", "non-reentrant");
+	expect(r, "grad_accum", "2");
+	assert_int_equal(batch(r), 4);
+	assert_true(notes(r, "grad_accum = 2"));
+	assert_true(notes(r, "learning_rate"));
+	assert_int_equal(give(r, "training-args", "{\"gradient_checkpointing\": true, \"gradient_checkpointing_kwargs\": {\"use_reentrant\": true}}"), MC_OK);
+	expect(r, "checkpoint", "reentrant");
+	expect(r, "precision", "file");            /* what the file before it set is gone */
+	assert_int_equal(batch(r), 0);
+	assert_int_equal(give(r, "training-args", "{\"gradient_checkpointing\": false, \"gradient_checkpointing_kwargs\": {\"use_reentrant\": true}}"), MC_OK);
+	expect(r, "checkpoint", "false");
+	mc_recipe_free(r);
+}
+
+/* "auto" takes what the training arguments say, whichever comes first; DeepSpeed then casts the model instead of autocast. */
+static void
+deepspeed_auto(void **state)
+{
+	(void)state;
+	for (unsigned first = 0; first < 2; first++) {
+		mc_recipe *r = mc_recipe_new();
+
+		for (unsigned i = 0; i < 2; i++)
+			if (i == first)
+				give_file(r, "training-args", "fixtures/framework/training_args.json");
+			else
+				give_file(r, "deepspeed", "fixtures/framework/ds_config.json");
+		expect(r, "precision", "bf16");
+		expect(r, "grad_accum", "2");
+		expect(r, "parallel.strategy", "zero2");
+		assert_int_equal(batch(r), 4);
+		assert_true(notes(r, "reduce_bucket_size"));
+		mc_recipe_free(r);
+	}
+}
+
+static void
+deepspeed_alone(void **state)
+{
+	mc_recipe *r = mc_recipe_new();
+
+	(void)state;
+	give_file(r, "deepspeed", "fixtures/framework/ds_config.json");
+	expect(r, "precision", "file");
+	assert_int_equal(batch(r), 0);
+	assert_true(notes(r, "bf16.enabled (auto, which --training-args says)"));
+	mc_recipe_free(r);
+}
+
+static void
+adapters(void **state)
+{
+	mc_recipe *r = mc_recipe_new();
+
+	(void)state;
+	give_file(r, "peft", "fixtures/framework/adapter_config.json");
+	expect(r, "lora.r", "8");
+	assert_true(r->r.v[RK_LORA_ALPHA].f == 32);
+	assert_true(r->r.v[RK_LORA_DROPOUT].f > 0.0499 && r->r.v[RK_LORA_DROPOUT].f < 0.0501);
+	assert_int_equal(r->r.v[RK_LORA_TARGETS].nlist, 2);
+	assert_true(notes(r, "use_rslora"));
+	mc_recipe_free(r);
+}
+
+static void
+accelerate(void **state)
+{
+	mc_recipe *r = mc_recipe_new();
+
+	(void)state;
+	give_file(r, "accelerate", "fixtures/framework/accelerate.yaml");
+	expect(r, "precision", "bf16-mixed");
+	expect(r, "parallel.strategy", "none");
+	give_file(r, "accelerate", "fixtures/framework/accelerate_fsdp.yaml");
+	expect(r, "parallel.strategy", "fsdp2");
+	expect(r, "parallel.dp", "8");
+	expect(r, "checkpoint", "non-reentrant");
+	assert_int_equal(give(r, "accelerate", "{\"mixed_precision\": \"fp16\"}"), MC_OK);
+	expect(r, "precision", "fp16-mixed");
+	mc_recipe_free(r);
+}
+
+/* What the user sets counts, before a file and behind it. */
+static void
+user_counts_more(void **state)
+{
+	mc_recipe *r = mc_recipe_new();
+
+	(void)state;
+	mc_recipe_set(r, "precision", "fp32");
+	mc_recipe_set_dim(r, "batch", 7);
+	give_file(r, "training-args", "fixtures/framework/training_args.json");
+	mc_recipe_set(r, "optimizer", "sgd");
+	give_file(r, "peft", "fixtures/framework/adapter_config.json");
+	expect(r, "precision", "fp32");
+	expect(r, "optimizer", "sgd");
+	assert_int_equal(batch(r), 7);
+	assert_true(notes(r, "bf16 (the recipe's precision counts)"));
+	mc_recipe_free(r);
+}
+
+static void
+contradictions(void **state)
+{
+	static const struct {
+		const char *kind[2], *text[2], *code;
+	} table[] = {
+		{{"training-args", "deepspeed"}, {"{\"bf16\": true}", "{\"bf16\": {\"enabled\": false}}"}, "E110"},
+		{{"training-args", "deepspeed"}, {"{\"gradient_accumulation_steps\": 2}", "{\"gradient_accumulation_steps\": 4}"}, "E110"},
+		{{"deepspeed", "training-args"}, {"{\"train_micro_batch_size_per_gpu\": 3}", "{\"per_device_train_batch_size\": 4}"}, "E110"},
+		{{"training-args", "accelerate"}, {"{\"bf16\": true}", "mixed_precision: fp16\n"}, "E110"},
+		{{"deepspeed", NULL}, {"{\"bf16\": {\"enabled\": true}, \"fp16\": {\"enabled\": true}}"}, "E110"},
+		{{"peft", NULL}, {"{\"peft_type\": \"IA3\"}"}, "E102"}, {{"peft", NULL}, {"{\"peft_type\": \"LORA\", \"use_dora\": true}"}, "E107"}, {{"peft", NULL}, {"{\"bias\": \"all\"}"}, "E107"},
+		{{"training-args", NULL}, {"{\"optim\": \"lomo\"}"}, "E102"}, {{"training-args", NULL}, {"{\"gradient_accumulation_steps\": -1}"}, "E102"},
+		{{"training-args", NULL}, {"[1]"}, "E015"}, {{"training-args", NULL}, {"{"}, "E014"}, {{"accelerate", NULL}, {"mixed_precision: fp8\n"}, "E107"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+		mc_recipe *r = mc_recipe_new();
+		mc_diagnostic d = {"", "", "", 0};
+		mc_status st = give(r, table[i].kind[0], table[i].text[0]);
+
+		if (table[i].kind[1]) {
+			assert_int_equal(st, MC_OK);
+			st = give(r, table[i].kind[1], table[i].text[1]);
+		}
+		assert_int_equal(st, MC_BAD_INPUT);
+		mc_recipe_diagnostics(r, &d, 1);
+		if (strcmp(d.code, table[i].code) != 0)
+			fail_msg("row %zu: %s %s", i, d.code, d.message);
+		mc_recipe_free(r);
+	}
+}
+
+/* E033 */
+static void
+yaml(void **state)
+{
+	static const char *const bad[] = {"a: [1, 2]\n", "a: &x 1\n", "a: |\n  text\n", "just words\n", "a: 1\n   b: 2\n", "  a: 1\nb: 2\n", "a:\n  - - 1\n", "a:1\n"};
+	struct ctx *c = test_ctx();
+	const json_t *j = yaml_read(c, S("# head\na: 1\n\nb: 'x # y'  # tail\nc:\n- 2\n- two\nd:\n  e: yes\n  f:\n    g: null\nh:\ni: {}\n"));
+
+	(void)state;
+	assert_int_equal(j->n, 6);
+	assert_int_equal(json_get_int(j, "a", 0), 1);
+	assert_string_equal(json_get_str(j, "b").p, "x # y");
+	assert_int_equal(json_array_size(json_object_get(j, "c")), 2);
+	assert_string_equal(json_str(json_array_get(json_object_get(j, "c"), 1)).p, "two");
+	assert_true(json_is_true(json_object_get(json_object_get(j, "d"), "e")));
+	assert_true(json_is_null(json_object_get(json_object_get(json_object_get(j, "d"), "f"), "g")));
+	assert_true(json_is_null(json_object_get(j, "h")));
+	assert_true(json_is_object(json_object_get(j, "i")));
+	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+		uint32_t before = c->nerror;
+
+		if (yaml_read(c, str_of(bad[i])))
+			fail_msg("%s is read", bad[i]);
+		assert_int_equal(c->nerror, before + 1);
+	}
+	test_ctx_free(c);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(training_arguments), cmocka_unit_test(deepspeed_auto), cmocka_unit_test(deepspeed_alone), cmocka_unit_test(adapters), cmocka_unit_test(accelerate),
+		cmocka_unit_test(user_counts_more), cmocka_unit_test(contradictions), cmocka_unit_test(yaml),
+	};
+
+	return cmocka_run_group_tests_name("framework", tests, NULL, NULL);
+}
