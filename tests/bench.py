@@ -34,19 +34,34 @@ except Exception as e:
 """
 
 TRACKER = MODEL + """
+import weakref
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.distributed._tools.mem_tracker import MemTracker
-with FakeTensorMode():
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+class Track(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.seen, self.now, self.peak = weakref.WeakSet(), 0, 0
+    def drop(self, n):
+        self.now -= n
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        for t in tree_leaves(out):
+            if isinstance(t, torch.Tensor) and t.untyped_storage() not in self.seen:
+                s = t.untyped_storage()
+                self.seen.add(s)
+                self.now += s.nbytes()
+                weakref.finalize(s, self.drop, s.nbytes())
+        self.peak = max(self.peak, self.now)
+        return out
+with FakeTensorMode(), Track() as t:
     m = Net().train()
     o = torch.optim.AdamW(m.parameters(), foreach=True)
-    t = MemTracker()
-    t.track_external(m, o)
-    with t:
-        for _ in range(2):
-            m(batch()).backward()
-            o.step()
-            o.zero_grad()
-print(t.get_tracker_snapshot("peak"))
+    for _ in range(2):
+        m(batch()).backward()
+        o.step()
+        o.zero_grad()
+print(t.peak)
 """
 
 INFERENCE = "import sys, onnx\nm = onnx.load(sys.argv[1] + '/m.onnx')\nprint(len(onnx.shape_inference.infer_shapes(m, data_prop=True).graph.value_info))\n"
@@ -73,7 +88,7 @@ def main(memcrest):
             sys.exit("the model cannot be exported: " + made.stdout.decode())
         has = lambda name: importlib.util.find_spec(name) is not None and os.path.exists(d + "/m.onnx")
         ours = [("memcrest, .%s" % f, [memcrest, "estimate", "%s/m.%s" % (d, f), "-f", "json", "-o", "/dev/null"]) for f in ("pt2", "pt", "onnx") if os.path.exists("%s/m.%s" % (d, f))]
-        peers = [("torch's MemTracker on fake tensors", [sys.executable, "-c", TRACKER])]
+        peers = [("a tracker of torch's fake tensors", [sys.executable, "-c", TRACKER])]
         peers += [("onnx shape inference (no memory)", [sys.executable, "-c", INFERENCE, d])] if has("onnx") else []
         peers += [("onnx-tool (forward only)", [sys.executable, "-c", ONNX_TOOL, d])] if has("onnx_tool") else []
         rows = [(name, run(command)) for name, command in ours + peers]

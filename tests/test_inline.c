@@ -208,8 +208,8 @@ bombs_end(void **state)
 {
 	static const char *const body[] = {
 		"    y = x\n    for i in range(1000000):\n      for j in range(1000000):\n        y = torch.relu(y)\n    return y\n",
-		"    return torch.add(__torch__.m.f0(x, ), 1)\ndef f0(x: Tensor) -> Tensor:\n  return torch.add(__torch__.m.f1(x, ), __torch__.m.f1(x, ))\ndef f1(x: Tensor) -> Tensor:\n"
-		"  return torch.add(__torch__.m.f0(x, ), __torch__.m.f0(x, ))\n",
+		("    return torch.add(__torch__.m.f0(x, ), 1)\ndef f0(x: Tensor) -> Tensor:\n  return torch.add(__torch__.m.f1(x, ), __torch__.m.f1(x, ))\ndef f1(x: Tensor) -> Tensor:\n"
+		 "  return torch.add(__torch__.m.f0(x, ), __torch__.m.f0(x, ))\n"),
 		"    z = [1]\n    for i in range(100):\n      z = torch.add(z, z)\n    return x\n",
 		"    z = torch.mul([1], 9000000000)\n    return x\n",
 	};
