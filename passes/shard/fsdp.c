@@ -8,38 +8,7 @@
  * One rank needs no gathering: parameters are cast from the shards.
  * FSDP1 has one flat parameter a unit, of which parameters are views: no copies, but their gradients are concatenated.
  */
-#include "shard.h"
-
-#include <string.h>
-
-struct unit {
-	uint32_t *params, n, cap;
-	int64_t padded;            /* elements, of all ranks' shards */
-	uint32_t *whole, nwhole;   /* gathered parameters, held */
-	uint32_t gathered;         /* the buffer, not yet copied out, held */
-	uint32_t index;            /* in the order of forwards + 1 */
-	struct shares *shares;
-	uint32_t trained;          /* FSDP1: of step.trained + 1 */
-};
-
-struct running {
-	uint32_t unit, first;      /* first node of its call */
-};
-
-struct fsdp {
-	bool flat, offload;        /* FSDP1 */
-	unsigned shard_dtype, dtype, reduce_dtype;
-	struct calls calls;
-	struct unit *units;     uint32_t nunit, unit_cap;        /* 0 = the root */
-	uint32_t *of_scope;        /* unit + 1 that a scope is the module of */
-	uint32_t *of_param, *trained, *wide;       /* by parameter: unit; step.trained + 1; unsharded gradient that waits, held */
-	struct running *stack;  uint32_t nstack, stack_cap;
-	uint32_t *order;        uint32_t norder, order_cap;      /* units as their forwards ended */
-	uint32_t kept;             /* the last unit's buffer, held */
-	uint32_t input;            /* the last reduce-scatter's, held */
-	bool *reducing;            /* by parameter: it has a gradient in the reduction that runs */
-	uint32_t *cast;            /* inputs in the compute dtype replace these, held */
-};
+#include "fsdp.h"
 
 /* ---- units ------------------------------------------------------------------------------------------------------- */
 
@@ -101,16 +70,16 @@ shard_rows(const struct shard *sh, uint32_t i)
 }
 
 /* Elements of a parameter's shard, padded as the first rank's. */
-static int64_t
-shard_numel(const struct shard *sh, uint32_t i)
+int64_t
+fsdp_shard_numel(const struct shard *sh, uint32_t i)
 {
 	const struct geom *g = geom_at(sh->s, sh->x->params[i].tensor);
 
 	return g->rank && g->dim[0] ? shard_rows(sh, i) * (g->numel / g->dim[0]) : g->numel;
 }
 
-static struct shares *
-shares_of(struct shard *sh, uint32_t i)
+struct shares *
+fsdp_shares_of(struct shard *sh, uint32_t i)
 {
 	struct shares *s = shares_new(sh);
 
@@ -143,7 +112,7 @@ shard_tensor(struct shard *sh, const struct fsdp *d, uint32_t i)
 	temps_release(sh->s, mark);
 	st = &sh->s->sched->storages[tensor_at(sh->s, t)->storage];
 	st->factor = FAC_PARAM;
-	st->shares = shares_of(sh, i);
+	st->shares = fsdp_shares_of(sh, i);
 	return t;
 }
 
@@ -221,7 +190,7 @@ start(struct shard *sh)
 
 		ROOM(sh->s->c->a, u->params, u->n, u->cap, 1);
 		u->params[u->n++] = i;
-		u->padded += d->flat ? param_numel(sh, i) : shard_numel(sh, i) * sh->ways;
+		u->padded += d->flat ? param_numel(sh, i) : fsdp_shard_numel(sh, i) * sh->ways;
 		shares_add(sh, u->shares, i);
 	}
 	for (uint32_t u = 0; u < d->nunit; u++)
@@ -231,8 +200,8 @@ start(struct shard *sh)
 
 /* ---- gathering --------------------------------------------------------------------------------------------------------- */
 
-static uint32_t
-buffer(struct shard *sh, const struct unit *u, int64_t numel, unsigned dtype, unsigned factor, const char *op)
+uint32_t
+fsdp_buffer(struct shard *sh, const struct unit *u, int64_t numel, unsigned dtype, unsigned factor, const char *op)
 {
 	return flat_new(sh, (struct flat){numel, dtype, factor, op, u->shares, true});
 }
@@ -245,9 +214,9 @@ all_gather(struct shard *sh, const struct fsdp *d, struct unit *u)
 
 	if (u->nwhole || u->gathered || (sh->ways == 1 && !d->flat))
 		return;
-	upload = d->offload ? buffer(sh, u, n, d->shard_dtype, FAC_PARAM, "shard_upload") : 0;
-	in = d->dtype != d->shard_dtype ? buffer(sh, u, n, d->dtype, FAC_PARAM, "shard_cast") : 0;
-	u->gathered = buffer(sh, u, n * sh->ways, d->dtype, FAC_PARAM, "all_gather");
+	upload = d->offload ? fsdp_buffer(sh, u, n, d->shard_dtype, FAC_PARAM, "shard_upload") : 0;
+	in = d->dtype != d->shard_dtype ? fsdp_buffer(sh, u, n, d->dtype, FAC_PARAM, "shard_cast") : 0;
+	u->gathered = fsdp_buffer(sh, u, n * sh->ways, d->dtype, FAC_PARAM, "all_gather");
 	flat_drop(sh, &in);
 	flat_drop(sh, &upload);
 }
@@ -255,7 +224,7 @@ all_gather(struct shard *sh, const struct fsdp *d, struct unit *u)
 static uint32_t
 whole_parameter(struct shard *sh, const struct fsdp *d, uint32_t i)
 {
-	return flat_new(sh, (struct flat){shard_numel(sh, i) * sh->ways, d->dtype, FAC_PARAM, "gathered_parameter", shares_of(sh, i), true});
+	return flat_new(sh, (struct flat){fsdp_shard_numel(sh, i) * sh->ways, d->dtype, FAC_PARAM, "gathered_parameter", fsdp_shares_of(sh, i), true});
 }
 
 /* One rank: from the shards, cast one after the other; a cast lives until the next one is made. */
@@ -310,126 +279,6 @@ reshard(struct shard *sh, struct unit *u)
 	u->nwhole = 0;
 }
 
-/* ---- reduction ------------------------------------------------------------------------------------------------------------ */
-
-static uint32_t
-grad_of(const struct shard *sh, uint32_t i)
-{
-	return tensor_at(sh->s, sh->x->params[i].tensor)->grad;
-}
-
-/* Without a reduction gradients wait in its dtype. */
-static void
-put_aside(struct shard *sh, struct fsdp *d, const struct unit *u)
-{
-	for (uint32_t k = 0; k < u->n; k++) {
-		uint32_t i = u->params[k];
-
-		if (grad_of(sh, i) && !d->wide[i] && d->reduce_dtype != d->dtype)
-			d->wide[i] = flat_new(sh, (struct flat){param_numel(sh, i), d->reduce_dtype, FAC_GRAD, "unsharded_gradient", shares_of(sh, i), false});
-		if (d->wide[i])
-			grad_drop(sh, sh->x->params[i].tensor);
-	}
-}
-
-/* What waits takes the new gradient in; elements of the reduce-scatter, of all ranks. */
-static int64_t
-collect(struct shard *sh, struct fsdp *d, const struct unit *u)
-{
-	int64_t n = 0;
-
-	for (uint32_t k = 0; k < u->n; k++) {
-		uint32_t i = u->params[k];
-
-		if (d->wide[i])
-			grad_drop(sh, sh->x->params[i].tensor);
-		d->reducing[i] = d->wide[i] || grad_of(sh, i);
-		n += d->reducing[i] ? shard_numel(sh, i) * sh->ways : 0;
-	}
-	return d->flat && n ? ceil_div(u->padded, sh->ways) * sh->ways : n;
-}
-
-static void
-set_grad(struct shard *sh, uint32_t trained, uint32_t out)
-{
-	uint32_t p = trained ? sh->x->trained[trained - 1].tensor : 0, mark = temps_mark(sh->s);
-
-	if (p && !tensor_at(sh->s, p)->grad) {
-		uint32_t view = tensor_hold(sh->s, tensor_alias(sh->s, out, geom_at(sh->s, p), TF_VIEW));
-
-		tensor_at(sh->s, p)->grad = view;
-	}
-	temps_release(sh->s, mark);
-}
-
-/* The output is the shards' .grad; where there is one it is added to that, and goes. */
-static void
-give_out(struct shard *sh, struct fsdp *d, const struct unit *u, uint32_t out)
-{
-	for (uint32_t k = 0; k < u->n && !d->flat; k++)
-		if (d->reducing[u->params[k]])
-			set_grad(sh, d->trained[u->params[k]], out);
-	if (d->flat)
-		set_grad(sh, u->trained, out);
-}
-
-static void
-drop_unsharded(struct shard *sh, struct fsdp *d, const struct unit *u)
-{
-	for (uint32_t k = 0; k < u->n; k++) {
-		grad_drop(sh, sh->x->params[u->params[k]].tensor);
-		flat_drop(sh, &d->wide[u->params[k]]);
-	}
-}
-
-static uint32_t
-reduced(struct shard *sh, const struct fsdp *d, const struct unit *u, int64_t n)
-{
-	uint32_t out = flat_new(sh, (struct flat){n, d->reduce_dtype, FAC_GRAD, "reduce_scatter", u->shares, false}), cast;
-
-	if (d->reduce_dtype == d->shard_dtype && !d->offload)
-		return out;
-	sh->s->offload = d->offload;
-	cast = flat_new(sh, (struct flat){n, d->shard_dtype, FAC_GRAD, "sharded_gradient", u->shares, false});
-	sh->s->offload = false;
-	flat_drop(sh, &out);
-	return cast;
-}
-
-/* FSDP1: the views' gradients become one; it goes when the shard's is there. */
-static void
-reduce_flat(struct shard *sh, struct fsdp *d, const struct unit *u, int64_t n)
-{
-	uint32_t flat = buffer(sh, u, n, d->dtype, FAC_GRAD, "flat_gradient"), cast = 0, out;
-
-	drop_unsharded(sh, d, u);
-	if (d->reduce_dtype != d->dtype) {
-		cast = buffer(sh, u, n, d->reduce_dtype, FAC_GRAD, "reduce_scatter_input");
-		flat_drop(sh, &flat);
-	}
-	out = reduced(sh, d, u, n / sh->ways);
-	give_out(sh, d, u, out);
-	flat_drop(sh, &flat);
-	flat_drop(sh, &cast);
-	flat_drop(sh, &out);
-}
-
-static void
-reduce(struct shard *sh, struct fsdp *d, const struct unit *u, int64_t n)
-{
-	uint32_t out;
-
-	if (d->flat) {
-		reduce_flat(sh, d, u, n);
-		return;
-	}
-	d->input = buffer(sh, u, n, d->reduce_dtype, FAC_GRAD, "reduce_scatter_input");
-	drop_unsharded(sh, d, u);
-	out = reduced(sh, d, u, n / sh->ways);
-	give_out(sh, d, u, out);
-	flat_drop(sh, &out);
-}
-
 /* ---- hooks --------------------------------------------------------------------------------------------------------------------- */
 
 static bool
@@ -467,14 +316,14 @@ post_backward(struct shard *sh, struct fsdp *d, struct unit *u)
 
 	if (!syncs) {
 		reshard(sh, u);
-		put_aside(sh, d, u);
+		fsdp_put_aside(sh, d, u);
 		return;
 	}
-	n = collect(sh, d, u);
+	n = fsdp_collect(sh, d, u);
 	reshard(sh, u);
 	flat_drop(sh, &d->input);
 	if (n)
-		reduce(sh, d, u, n);
+		fsdp_reduce(sh, d, u, n);
 }
 
 static void

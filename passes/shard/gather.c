@@ -301,9 +301,12 @@ fetch(struct gather *t, uint32_t module)
 		ROOM(t->s->c->a, t->order, t->norder, t->order_cap, 1);
 		t->order[t->norder++] = module;
 	}
+	t->stamp++;
 	for (uint32_t k = 0; k < m->n; k++)
-		if (t->pieces[m->params[k]].where == AWAY)
+		if (t->pieces[m->params[k]].where == AWAY && t->pieces[m->params[k]].stamp != t->stamp) {
+			t->pieces[m->params[k]].stamp = t->stamp;
 			t->list[n++] = m->params[k];
+		}
 	gather(t, t->list, n);
 	for (uint32_t k = 0; k < m->n; k++) {
 		t->pieces[m->params[k]].active++;

@@ -62,17 +62,26 @@ elements(const struct graph *g, uint32_t v)
 	return n;
 }
 
-/* Parameters that the list of blocks under a parent reads. */
-static uint64_t
-weigh(const struct cutter *t, const uint32_t *block_at, uint32_t parent)
+/* The scope whose list of blocks reads the most parameters. */
+static uint32_t
+heaviest(const struct cutter *t, const uint32_t *block_at)
 {
-	uint64_t n = 0;
+	uint64_t *weight = NEW(t->a->c->a, uint64_t, t->g->nscope);
+	uint32_t best = 0;
+	bool found = false;
 
-	for (uint32_t i = 1; i < t->g->nnode; i++)
-		if (block_at[i] && t->g->scopes[block_at[i]].parent == parent)
-			for (struct operands it = operands_of(t->g, i); operand_next(&it);)
-				n += t->g->vals[it.val].kind == VAL_PARAM ? elements(t->g, it.val) : 0;
-	return n;
+	for (uint32_t i = 1; i < t->g->nnode; i++) {
+		uint32_t parent = t->g->scopes[block_at[i]].parent;
+
+		if (!block_at[i])
+			continue;
+		for (struct operands it = operands_of(t->g, i); operand_next(&it);)
+			weight[parent] += t->g->vals[it.val].kind == VAL_PARAM ? elements(t->g, it.val) : 0;
+		if (!found || weight[parent] > weight[best])
+			best = parent;
+		found = true;
+	}
+	return found ? best : UINT32_MAX;
 }
 
 /* The first node of every block of the heaviest list, in order. */
@@ -80,27 +89,14 @@ static uint32_t
 find_blocks(const struct cutter *t, uint32_t *first)
 {
 	const struct graph *g = t->g;
-	bool *block = blocks_find(g, t->a->c->a), *weighed = NEW(t->a->c->a, bool, g->nscope);
-	uint32_t *at = NEW(t->a->c->a, uint32_t, g->nnode), best = 0, n = 0;
-	uint64_t most = 0;
+	bool *block = blocks_find(g, t->a->c->a);
+	uint32_t *at = NEW(t->a->c->a, uint32_t, g->nnode), best, n = 0;
 
 	for (uint32_t i = 1; i < g->nnode; i++)
 		at[i] = blocks_outermost(g, block, g->nodes[i].scope);
-	for (uint32_t i = 1; i < g->nnode; i++) {
-		uint32_t parent = g->scopes[at[i]].parent;
-		uint64_t weight;
-
-		if (!at[i] || weighed[parent])
-			continue;
-		weighed[parent] = true;
-		weight = weigh(t, at, parent);
-		if (weight > most) {
-			most = weight;
-			best = parent;
-		}
-	}
+	best = heaviest(t, at);
 	for (uint32_t i = 1, last = 0; i < g->nnode; i++)
-		if (at[i] && at[i] != last && most && g->scopes[at[i]].parent == best) {
+		if (at[i] && at[i] != last && g->scopes[at[i]].parent == best) {
 			first[n++] = i;
 			last = at[i];
 		}

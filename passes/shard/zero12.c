@@ -84,7 +84,7 @@ struct slices {                    /* of a bucket, by the rank that they belong 
 static void
 copy_slices(struct shard *sh, struct zero12 *d, struct slices *s)
 {
-	uint32_t t = s->n > 1 ? flat_new(sh, (struct flat){s->numel, d->z.dtype, FAC_GRAD, "bucket_copy", d->z.all, true}) : 0;
+	uint32_t t = s->n > 1 ? flat_new(sh, (struct flat){s->numel, d->z.dtype, FAC_TRANSIENT, "bucket_copy", d->z.all, true}) : 0;
 
 	flat_drop(sh, &t);
 	*s = (struct slices){.rank = -1, .limit = s->limit};
