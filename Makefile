@@ -29,7 +29,7 @@ PASSES = analyze blocks calls pass sweep sweep_fit sweep_values \
 	lower/compose_attention lower/compose_basic lower/compose_einsum lower/compose_loss lower/compose_matmul lower/compose_norm lower/compose_rnn \
 	lower/engine lower/forward lower/optimizer lower/pool lower/scratch lower/step lower/tape lower/tensor lower/views \
 	measure/allocator measure/allocator_config measure/allocator_expand measure/allocator_tree measure/attribute measure/blockmap measure/group measure/peak measure/replay measure/verdict
-BACKENDS = events json json_part shape table text write
+BACKENDS = $(sort $(patsubst backends/%.c,%,$(wildcard backends/*.c)))
 
 LIB = $(IR:%=ir/%) $(FRONTEND:%=frontend/%) $(PASSES:%=passes/%) $(BACKENDS:%=backends/%)
 OBJ = $(LIB:%=$(B)/%.o) $(B)/frontend/onnx.pb-c.o
@@ -82,7 +82,7 @@ check: deps
 
 # ---- tests -----------------------------------------------------------------------------------------------------------
 
-TESTS = allocator damage door expr field geom hand identities infer inline memory number onnx ops pickle recipe script shape sweep text truth
+TESTS = allocator damage door expr field formats geom hand identities infer inline memory number onnx ops pickle recipe script shape sweep text truth
 TEST_BIN = $(TESTS:%=$(B)/tests/test_%)
 
 $(B)/tests/test_%: $(B)/tests/test_%.o $(B)/tests/support.o $(B)/tests/archive.o $(B)/libmemcrest.a

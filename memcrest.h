@@ -122,8 +122,19 @@ MC_API int mc_sweep_has_format(const char *format);
 MC_API size_t mc_sweep_diagnostics(const mc_sweep *, mc_diagnostic *out, size_t cap);
 MC_API void mc_sweep_free(mc_sweep *);
 
+/* How a report is shown; zero fields mean the default. Set size with mc_view_init(). */
+typedef struct {
+	size_t size;
+	unsigned depth;            /* dot: levels of modules that are drawn, the rest folded into them */
+	unsigned width;            /* text: columns of the terminal */
+	int colour;                /* text: may use colours */
+} mc_view;
+MC_API void mc_view_init(mc_view *);
+
 /* Writes a report in a format of mc_list("formats"), or "events". Unknown format: MC_BAD_INPUT, nothing written. */
 MC_API mc_status mc_write(const mc_report *, const char *format, mc_write_fn *, void *user);
+
+MC_API mc_status mc_write_view(const mc_report *, const char *format, const mc_view *, mc_write_fn *, void *user);   /* view NULL = the defaults */
 
 MC_API int mc_has_format(const char *format);
 

@@ -8,12 +8,6 @@
 
 #define ROWS 12
 
-static unsigned
-percent(uint64_t part, uint64_t whole)
-{
-	return whole ? (unsigned)((double)part / (double)whole * 100 + 0.5) : 0;
-}
-
 static void
 bytes_cell(struct buf *b, uint64_t n, int width)
 {
@@ -39,35 +33,18 @@ path_cell(struct buf *b, struct str s, int width)
 
 /* ---- the answer -------------------------------------------------------------------------------------------- */
 
-static const char *
-dominant(const struct factors *f, uint64_t *bytes)
-{
-	static const char *const name[] = {"parameters", "gradients", "optimizer state", "activations"};
-	uint64_t n[] = {f->of[FAC_PARAM], f->of[FAC_GRAD], f->of[FAC_OPT], factors_act(f)};
-	unsigned best = 0;
-
-	for (unsigned i = 1; i < 4; i++)
-		if (n[i] > n[best])
-			best = i;
-	*bytes = n[best];
-	return name[best];
-}
-
 static void
-answer(const struct report *r, struct buf *b)
+answer(const struct report *r, struct emit *e)
 {
 	const struct step_row *st = &r->steps[r->peak_step];
-	const struct factors *f = &st->phases[st->phase].at;
-	struct str module = scope_path(r->g, r->g->nodes[r->peak_node].scope), node = graph_str(r->g, r->g->nodes[r->peak_node].name);
+	struct buf *b = e->b;
 	uint64_t most;
-	const char *what = dominant(f, &most);
-	char h[32], k[32], e[32];
+	const char *what = dominant(peak_factors(r), &most);
+	char h[32], k[32], x[32];
 
 	buf_fmt(b, "peak       %s%s of tensors (%s bytes); the plain sum of the factors is %s\n", r->lower_bound ? "at least " : "", human_bytes(st->tensors, h),
-	    exact_bytes(st->tensors, e), human_bytes(factors_total(&r->plain), k));
-	buf_fmt(b, "where      step %u, %s: %.*s", r->peak_step, phase_name(st->phase), SFMT(r->peak_op));
-	if (module.n || node.n)
-		buf_fmt(b, " of %.*s%s%.*s", SFMT(module), module.n && node.n ? ", node " : "", SFMT(node));
+	    exact_bytes(st->tensors, x), human_bytes(factors_total(&r->plain), k));
+	buf_fmt(b, "where      step %u, %s: %.*s", r->peak_step, phase_name(st->phase), SFMT(peak_place(r, e->a)));
 	if (r->peak_modality)
 		buf_fmt(b, " (%s)", modality_name(r->peak_modality));
 	buf_fmt(b, "\ndominated  by %s: %s, %u %%\n", what, human_bytes(most, h), percent(most, st->tensors));
@@ -295,14 +272,16 @@ contents(const struct report *r, struct buf *b)
 }
 
 static bool
-write(const struct report *r, struct buf *b)
+write(const struct report *r, struct emit *e)
 {
+	struct buf *b = e->b;
+
 	if (!r->sched) {
 		contents(r, b);
 		return !b->failed;
 	}
 	verdict(r, b);
-	answer(r, b);
+	answer(r, e);
 	memory(r, b);
 	shortage(r, b);
 	factors(r, b);

@@ -8,7 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct backend *const table[] = {&backend_text, &backend_json, &backend_events};
+static const struct backend *const table[] = {
+#define FORMAT(id) &backend_##id,
+#include "format.def"
+#undef FORMAT
+};
 
 const struct backend *
 backend_at(unsigned i)
@@ -47,17 +51,56 @@ finish(struct out *o, bool ok)
 	return ok ? MC_OK : MC_BAD_INPUT;
 }
 
+struct job {                       /* a report to be written */
+	const struct backend *backend;
+	const struct report *r;
+	struct emit *e;
+};
+
+static bool
+write_report(void *arg)
+{
+	struct job *j = arg;
+
+	return j->backend->write(j->r, j->e);
+}
+
+void
+mc_view_init(mc_view *v)
+{
+	memset(v, 0, sizeof *v);
+	v->size = sizeof *v;
+}
+
 mc_status
-mc_write(const mc_report *r, const char *format, mc_write_fn *fn, void *user)
+mc_write_view(const mc_report *r, const char *format, const mc_view *view, mc_write_fn *fn, void *user)
 {
 	const struct backend *b = backend_by_name(str_of(format));
 	struct out o = {.fn = fn, .user = user};
+	struct emit e = {.b = &o.b};
+	struct job j = {b, r ? &r->r : NULL, &e};
+	struct ctx c;
+	mc_status st;
 
 	if (!b || !r || (!r->r.sched && !b->inspects))
 		return MC_BAD_INPUT;
+	if (!ctx_open(&c, NULL))
+		return MC_NO_MEMORY;
+	mc_view_init(&e.view);
+	if (view && view->size >= sizeof *view)
+		e.view = *view;
+	e.a = c.a;
 	o.b.write = forward;
 	o.b.user = &o;
-	return finish(&o, b->write(&r->r, &o.b));
+	st = ctx_enter(&c, write_report, &j);
+	ctx_close(&c);
+	return finish(&o, st == MC_OK) == MC_OK ? MC_OK : st == MC_OK ? MC_BAD_INPUT : st;
+}
+
+mc_status
+mc_write(const mc_report *r, const char *format, mc_write_fn *fn, void *user)
+{
+	return mc_write_view(r, format, NULL, fn, user);
 }
 
 int
