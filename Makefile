@@ -14,8 +14,8 @@ OPT_debug = -O0 -g
 OPT_tsan = -O1 -g -fsanitize=thread
 OPT_asan = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -DMC_ARENA_MALLOC
 CFLAGS = $(OPT_$(VARIANT))
-ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden $(WARN) $(CFLAGS)
-LDLIBS = -lzip -ljansson -lprotobuf-c -lm -pthread
+ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden $(WARN) $(CFLAGS) -I$(B) -isystem /usr/include/libxml2
+LDLIBS = -lzip -ljansson -lxml2 -lprotobuf-c -lm -pthread
 
 IR = api arena device diag dtype expr geom graph number op poly print recipe schedule size str verify
 FRONTEND = export export_arg export_node export_region foreign frontend json load \
@@ -63,9 +63,15 @@ $(B)/frontend/onnx.pb-c.o: $(B)/frontend/onnx.pb-c.c
 	$(CC) -std=c11 -fPIC -fvisibility=hidden $(CFLAGS) -c -o $@ $<
 $(filter $(B)/frontend/onnx%,$(filter-out %.pb-c.o,$(OBJ))): $(B)/frontend/onnx.pb-c.h
 
+# Texts that are part of the program (style sheet, script, schema) become C strings, line by line.
+$(B)/%.inc: %
+	@mkdir -p $(@D)
+	sed 's/[\\"]/\\&/g; s/.*/"&\\n"/' $< >$@
+$(B)/backends/write.o: $(B)/backends/report.xsd.inc
+
 # ---- README's two commands -------------------------------------------------------------------------------------------
 
-PACKAGES = gcc libc6-dev libzip-dev libjansson-dev libprotobuf-c-dev protobuf-c-compiler libcmocka-dev zlib1g-dev
+PACKAGES = gcc libc6-dev libzip-dev libjansson-dev libxml2-dev libxml2-utils libprotobuf-c-dev protobuf-c-compiler libcmocka-dev zlib1g-dev
 SUDO = $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
 deps:
@@ -82,12 +88,12 @@ check: deps
 
 # ---- tests -----------------------------------------------------------------------------------------------------------
 
-TESTS = allocator damage door expr field formats geom hand identities infer inline memory number onnx ops pickle recipe script shape sweep text truth
+TESTS = allocator damage door expr field formats formats_xml geom hand identities infer inline memory number onnx ops pickle recipe script shape sweep text truth
 TEST_BIN = $(TESTS:%=$(B)/tests/test_%)
 
-$(B)/tests/test_%: $(B)/tests/test_%.o $(B)/tests/support.o $(B)/tests/archive.o $(B)/libmemcrest.a
+$(B)/tests/test_%: $(B)/tests/test_%.o $(B)/tests/support.o $(B)/tests/reports.o $(B)/tests/archive.o $(B)/libmemcrest.a
 	$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS) -lcmocka -lz
-.SECONDARY: $(TEST_BIN:=.o) $(B)/tests/support.o $(B)/tests/archive.o
+.SECONDARY: $(TEST_BIN:=.o) $(B)/tests/support.o $(B)/tests/reports.o $(B)/tests/archive.o
 
 tests: $(B)/memcrest $(TEST_BIN)
 	sh tests/run.sh $(B)/memcrest $(TEST_BIN)
@@ -117,6 +123,7 @@ install: all
 	install -D -m 644 memcrest.h $(DESTDIR)$(PREFIX)/include/memcrest.h
 	install -D -m 644 build/libmemcrest.a $(DESTDIR)$(PREFIX)/lib/libmemcrest.a
 	install -D -m 755 build/libmemcrest.so $(DESTDIR)$(PREFIX)/lib/libmemcrest.so.0
+	install -D -m 644 backends/report.xsd $(DESTDIR)$(PREFIX)/share/memcrest/report.xsd
 	ln -sf libmemcrest.so.0 $(DESTDIR)$(PREFIX)/lib/libmemcrest.so
 
 clean:

@@ -22,6 +22,7 @@ struct cli {
 	const char *model, *format, *output;
 	mc_recipe *recipe;
 	mc_options options;
+	mc_view view;
 	bool allow_incomplete, quiet;
 	/* sweep */
 	const char *vary[MOST_COLUMNS], *fitted;
@@ -118,25 +119,26 @@ is_special(const char *path)
 /* A report or a sweep, and the function that writes it. */
 struct result {
 	const void *what;
-	mc_status (*write)(const void *, const char *format, mc_write_fn *, void *user);
+	mc_status (*write)(const void *, const char *format, const mc_view *, mc_write_fn *, void *user);
 };
 
 static mc_status
-write_report(const void *r, const char *format, mc_write_fn *fn, void *user)
+write_report(const void *r, const char *format, const mc_view *view, mc_write_fn *fn, void *user)
 {
-	return mc_write(r, format, fn, user);
+	return mc_write_view(r, format, view, fn, user);
 }
 
 static mc_status
-write_sweep(const void *s, const char *format, mc_write_fn *fn, void *user)
+write_sweep(const void *s, const char *format, const mc_view *view, mc_write_fn *fn, void *user)
 {
+	(void)view;
 	return mc_sweep_write(s, format, fn, user);
 }
 
 static bool
 write_to(const struct cli *c, struct result r, FILE *f)
 {
-	return r.write(r.what, c->format, write_file, f) == MC_OK && fflush(f) == 0;
+	return r.write(r.what, c->format, &c->view, write_file, f) == MC_OK && fflush(f) == 0;
 }
 
 /* A file takes its name when it is complete. */
@@ -430,14 +432,16 @@ read_vary(struct cli *c, const char *text)
 }
 
 static int
-read_threads(struct cli *c, const char *text)
+read_count(const char *option, const char *text, unsigned most, unsigned *out)
 {
 	char *stop;
 	unsigned long n = strtoul(text, &stop, 10);
 
-	if (stop == text || *stop || n > 256)
-		return usage_error("--threads takes a number to 256, not", text);
-	c->threads = (unsigned)n;
+	if (stop == text || *stop || *text == '-' || n > most) {
+		fprintf(stderr, "memcrest: --%s takes a number to %u, not %s\n", option, most, text);
+		return EXIT_BAD;
+	}
+	*out = (unsigned)n;
 	return EXIT_DONE;
 }
 
@@ -463,7 +467,9 @@ set_option(struct cli *c, const char *name, const char *value)
 	else if (strcmp(name, "vary") == 0)
 		return read_vary(c, value);
 	else if (strcmp(name, "threads") == 0)
-		return read_threads(c, value);
+		return read_count(name, value, 256, &c->threads);
+	else if (strcmp(name, "depth") == 0)
+		return read_count(name, value, 1000, &c->view.depth);
 	else if (strcmp(name, "program") == 0)
 		c->options.program = value;
 	else if (strcmp(name, "limit-memory") == 0)
@@ -525,7 +531,8 @@ help(void)
 	    "  --shape INPUT=8x3x336x336\n"
 	    "  --program NAME         which program of a .pt2 archive that holds several\n"
 	    "  -f, --format NAME      text (default), json, ... (memcrest --list-formats)\n"
-	    "  -o, --output FILE      instead of standard output\n"
+	    "  --depth N              dot: modules of that depth are one node each\n"
+    "  -o, --output FILE      instead of standard output\n"
 	    "  --allow-incomplete     exit 0 even if the answer is only a lower bound, or may or may not fit\n"
 	    "  --budget 80GiB         check, sweep: what PyTorch's allocator may take; with --device or --calibrate context, the whole process\n"
 	    "  --device NAME          the card, whose memory is the budget (--list-devices)\n"
@@ -585,6 +592,7 @@ main(int argc, char **argv)
 	if (argc < 2)
 		return usage_error("a command is missing", "");
 	mc_options_init(&c.options);
+	mc_view_init(&c.view);
 	c.options.dump = dump;
 	c.recipe = mc_recipe_new();
 	if (!c.recipe)

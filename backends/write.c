@@ -197,6 +197,17 @@ list_keys(struct buf *b)
 	}
 }
 
+/* Of the format xml. */
+static void
+list_schema(struct buf *b)
+{
+	static const char schema[] =
+#include "backends/report.xsd.inc"
+	    ;
+
+	buf_str(b, ((struct str){schema, sizeof schema - 1}));
+}
+
 mc_status
 mc_list(const char *what, mc_write_fn *fn, void *user)
 {
@@ -204,7 +215,7 @@ mc_list(const char *what, mc_write_fn *fn, void *user)
 		const char *name;
 		void (*list)(struct buf *);
 	} lists[] = {{"ops", list_ops}, {"passes", list_passes}, {"formats", list_formats}, {"keys", list_keys}, {"devices", list_devices},
-	    {"diagnostics", list_diagnostics}};
+	    {"diagnostics", list_diagnostics}, {"schema", list_schema}};
 	struct out o = {.fn = fn, .user = user};
 
 	o.b.write = forward;
