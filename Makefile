@@ -68,6 +68,7 @@ $(B)/%.inc: %
 	@mkdir -p $(@D)
 	sed 's/[\\"]/\\&/g; s/.*/"&\\n"/' $< >$@
 $(B)/backends/write.o: $(B)/backends/report.xsd.inc
+$(B)/backends/html.o: $(B)/backends/html.css.inc $(B)/backends/html.js.inc
 
 # ---- README's two commands -------------------------------------------------------------------------------------------
 
@@ -88,7 +89,7 @@ check: deps
 
 # ---- tests -----------------------------------------------------------------------------------------------------------
 
-TESTS = allocator damage door expr field formats formats_xml geom hand identities infer inline memory number onnx ops pickle recipe script shape sweep text truth
+TESTS = allocator damage door expr field formats formats_html formats_xml geom hand identities infer inline memory number onnx ops pickle recipe script shape sweep text truth
 TEST_BIN = $(TESTS:%=$(B)/tests/test_%)
 
 $(B)/tests/test_%: $(B)/tests/test_%.o $(B)/tests/support.o $(B)/tests/reports.o $(B)/tests/archive.o $(B)/libmemcrest.a

@@ -191,6 +191,32 @@ judge(const struct cli *c, mc_status st, mc_fit fit)
 	return EXIT_DONE;
 }
 
+/* The page shows the same job in fp32 and in 16 bits beside the answer. */
+static void
+analyse_beside(struct cli *c, const mc_model *m)
+{
+	static const char *const precision[] = {"fp32", "bf16"};
+	mc_report *r = NULL;
+
+	for (size_t i = 0, n = 0; i < 2; i++) {
+		mc_status st = mc_recipe_set(c->recipe, "precision", precision[i]);
+
+		if (st == MC_OK)
+			st = mc_analyze(m, c->recipe, &c->options, &r);
+		if (st == MC_OK || st == MC_INCOMPLETE)
+			c->view.beside[n++] = r;
+		else if (r)
+			mc_report_free(r);
+	}
+}
+
+static void
+free_beside(struct cli *c)
+{
+	for (size_t i = 0; i < 4; i++)
+		mc_report_free((mc_report *)(uintptr_t)c->view.beside[i]);
+}
+
 static int
 report(struct cli *c, mc_status (*make)(const mc_model *, const mc_recipe *, const mc_options *, mc_report **))
 {
@@ -205,8 +231,11 @@ report(struct cli *c, mc_status (*make)(const mc_model *, const mc_recipe *, con
 	print_diagnostics(c, of_report, r);
 	if (st == MC_OK || st == MC_INCOMPLETE)
 		code = judge(c, st, mc_report_fit(r));
+	if (code != EXIT_BAD && make == mc_analyze && strcmp(c->format, "html") == 0)
+		analyse_beside(c, m);
 	if (code != EXIT_BAD && write_output(c, (struct result){r, write_report}))
 		code = EXIT_BAD;
+	free_beside(c);
 	mc_report_free(r);
 	mc_model_free(m);
 	return code;

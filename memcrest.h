@@ -128,6 +128,7 @@ typedef struct {
 	unsigned depth;            /* dot: levels of modules that are drawn, the rest folded into them */
 	unsigned width;            /* text: columns of the terminal */
 	int colour;                /* text: may use colours */
+	const mc_report *beside[4];        /* html: the same job at other precisions, to be drawn beside it; ends with NULL */
 } mc_view;
 MC_API void mc_view_init(mc_view *);
 

@@ -113,6 +113,7 @@ struct report {
 	uint8_t peak_modality;
 	struct live_row *live;      uint32_t nlive;
 	struct module_row *modules; uint32_t nmodule;
+	struct str *module_like;   /* per row of modules: its path, numbers of repeated ones as * */
 	struct alike_row *modules_alike;    uint32_t nmodules_alike;     /* largest first, as live_alike */
 	struct alike_row *live_alike;       uint32_t nlive_alike;
 	struct modality_row modalities[MOD_COUNT];
