@@ -138,7 +138,11 @@ write_sweep(const void *s, const char *format, const mc_view *view, mc_write_fn 
 static bool
 write_to(const struct cli *c, struct result r, FILE *f)
 {
-	return r.write(r.what, c->format, &c->view, write_file, f) == MC_OK && fflush(f) == 0;
+	mc_status st = r.write(r.what, c->format, &c->view, write_file, f);
+
+	if (st == MC_LIMIT || st == MC_NO_MEMORY)
+		errno = st == MC_LIMIT ? EOVERFLOW : ENOMEM;
+	return st == MC_OK && fflush(f) == 0;
 }
 
 /* A file takes its name when it is complete. */

@@ -132,7 +132,7 @@ typedef struct {
 } mc_view;
 MC_API void mc_view_init(mc_view *);
 
-/* Writes a report in a format of mc_list("formats"), or "events". Unknown format: MC_BAD_INPUT, nothing written. */
+/* Writes a report in a format of mc_list("formats"), or "events". Unknown format: MC_BAD_INPUT, nothing written. MC_LIMIT: its numbers are too large for it. */
 MC_API mc_status mc_write(const mc_report *, const char *format, mc_write_fn *, void *user);
 
 MC_API mc_status mc_write_view(const mc_report *, const char *format, const mc_view *, mc_write_fn *, void *user);   /* view NULL = the defaults */

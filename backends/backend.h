@@ -9,6 +9,7 @@ struct emit {                      /* one report being written */
 	struct buf *b;
 	struct arena *a;           /* dies when it is written */
 	mc_view view;
+	bool too_large;            /* set by a format that cannot say numbers of that size */
 };
 
 struct backend {

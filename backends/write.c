@@ -94,6 +94,8 @@ mc_write_view(const mc_report *r, const char *format, const mc_view *view, mc_wr
 	o.b.user = &o;
 	st = ctx_enter(&c, write_report, &j);
 	ctx_close(&c);
+	if (e.too_large)
+		st = MC_LIMIT;
 	return finish(&o, st == MC_OK) == MC_OK ? MC_OK : st == MC_OK ? MC_BAD_INPUT : st;
 }
 
