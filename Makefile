@@ -89,7 +89,7 @@ check: deps
 
 # ---- tests -----------------------------------------------------------------------------------------------------------
 
-TESTS = allocator damage door expr field formats formats_html formats_trace formats_xml geom hand identities infer inline memory number onnx ops pickle recipe script shape sweep text truth
+TESTS = allocator annotate damage door expr field formats formats_html formats_trace formats_xml geom hand identities infer inline memory number onnx ops pickle recipe script shape sweep text truth
 TEST_BIN = $(TESTS:%=$(B)/tests/test_%)
 
 $(B)/tests/test_%: $(B)/tests/test_%.o $(B)/tests/support.o $(B)/tests/reports.o $(B)/tests/archive.o $(B)/libmemcrest.a

@@ -245,6 +245,60 @@ report(struct cli *c, mc_status (*make)(const mc_model *, const mc_recipe *, con
 	return code;
 }
 
+/* ---- annotated copies ---------------------------------------------------------------------------------------------- */
+
+struct pair {
+	const mc_model *m;
+	const mc_report *r;
+};
+
+static mc_status
+write_annotated(const void *what, const char *format, const mc_view *view, mc_write_fn *fn, void *user)
+{
+	const struct pair *p = what;
+
+	(void)format;
+	(void)view;
+	return mc_annotate(p->m, p->r, fn, user);
+}
+
+static int
+annotate(struct cli *c, const mc_model *m, const mc_report *r, mc_status st)
+{
+	struct pair p = {m, r};
+
+	if (!mc_can_annotate(m))
+		return usage_error("only ONNX models can carry annotations; -f netron and -f model-explorer write a file to lie beside", c->model);
+	if (write_output(c, (struct result){&p, write_annotated}))
+		return EXIT_BAD;
+	return judge(c, st, MC_NOT_ASKED);
+}
+
+/* The output is a binary file, so that it must have a name. */
+static int
+run_annotate(struct cli *c)
+{
+	mc_model *m = NULL;
+	mc_report *r = NULL;
+	mc_status st;
+	int code = EXIT_BAD;
+
+	if (strcmp(c->format, "text") != 0)
+		return report(c, mc_analyze);
+	if (!c->output)
+		return usage_error("annotate needs -o OUT.onnx", "");
+	st = mc_load_path(c->model, &c->options, &m);
+	print_diagnostics(c, of_model, m);
+	if (st == MC_OK)
+		st = mc_analyze(m, c->recipe, &c->options, &r);
+	print_diagnostics(c, of_report, r);
+	if (st == MC_OK || st == MC_INCOMPLETE)
+		code = annotate(c, m, r, st);
+	mc_report_free(r);
+	mc_model_free(m);
+	return code;
+}
+
 static int
 run_estimate(struct cli *c)
 {
@@ -328,6 +382,7 @@ static const struct command commands[] = {
 	{"check", "MODEL", "the same against a --budget or a --device: exit code 0 fits, 1 does not", run_estimate, mc_has_format, MUST_JUDGE},
 	{"sweep", "MODEL", "a table over --vary NAME=VALUES..; with --fit the largest that fits", run_sweep, mc_sweep_has_format, MAY_JUDGE},
 	{"inspect", "MODEL", "say what the file holds, without training it", run_inspect, mc_has_format, NO_VERDICT},
+	{"annotate", "MODEL", "the ONNX model again with the analysis in its metadata, to -o OUT.onnx", run_annotate, mc_has_format, NO_VERDICT},
 	{"events", "MODEL", "list every allocation and release of the two simulated steps", run_events, mc_has_format, NO_VERDICT},
 };
 

@@ -137,6 +137,10 @@ MC_API mc_status mc_write(const mc_report *, const char *format, mc_write_fn *, 
 
 MC_API mc_status mc_write_view(const mc_report *, const char *format, const mc_view *, mc_write_fn *, void *user);   /* view NULL = the defaults */
 
+/* The model's file again with the report in its metadata: an ONNX file that was loaded by its path. MC_BAD_INPUT: it is none, or writing failed. */
+MC_API int mc_can_annotate(const mc_model *);
+MC_API mc_status mc_annotate(const mc_model *, const mc_report *, mc_write_fn *, void *user);
+
 MC_API int mc_has_format(const char *format);
 
 /* The program's own tables as text, one row a line: "ops", "passes", "formats", "keys", "devices". */
