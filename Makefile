@@ -68,6 +68,7 @@ $(B)/%.inc: %
 	@mkdir -p $(@D)
 	sed 's/[\\"]/\\&/g; s/.*/"&\\n"/' $< >$@
 $(B)/backends/write.o: $(B)/backends/report.xsd.inc
+$(B)/backends/diff_write.o: $(B)/backends/html.css.inc
 $(B)/backends/html.o: $(B)/backends/html.css.inc $(B)/backends/html.js.inc
 
 # ---- README's two commands -------------------------------------------------------------------------------------------

@@ -11,7 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { EXIT_DONE = 0, EXIT_NO = 1, EXIT_BAD = 2, EXIT_BOUND = 3 };
@@ -19,11 +21,14 @@ enum { EXIT_DONE = 0, EXIT_NO = 1, EXIT_BAD = 2, EXIT_BOUND = 3 };
 #define MOST_COLUMNS 16
 
 struct cli {
-	const char *model, *format, *output;
+	const char *model, *others[2], *format, *output, *measured;
+	unsigned nother;
 	mc_recipe *recipe;
 	mc_options options;
 	mc_view view;
-	bool allow_incomplete, quiet;
+	bool allow_incomplete, quiet, verbose;
+	double tolerance;          /* compare */
+	double clock;              /* of say_time() */
 	/* sweep */
 	const char *vary[MOST_COLUMNS], *fitted;
 	unsigned nvary, threads;
@@ -36,6 +41,7 @@ struct command {
 	int (*run)(struct cli *);
 	int (*has_format)(const char *);
 	enum { NO_VERDICT, MAY_JUDGE, MUST_JUDGE } verdict;
+	unsigned most_others;      /* file names behind the model's */
 };
 
 /* ---- messages ---------------------------------------------------------------------------------------------- */
@@ -90,6 +96,38 @@ static size_t
 of_report(const void *r, mc_diagnostic *d, size_t cap)
 {
 	return mc_report_diagnostics(r, d, cap);
+}
+
+/* Seconds since the last call, with --verbose. */
+static void
+say_time(struct cli *c, const char *what)
+{
+	struct timespec t;
+	double now;
+
+	if (!c->verbose)
+		return;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	now = (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+	if (what)
+		fprintf(stderr, "memcrest: %s took %.3f s\n", what, now - c->clock);
+	c->clock = now;
+}
+
+/* Width and colours are those of the terminal that the report goes to; NO_COLOR is obeyed. */
+static void
+look_at_terminal(struct cli *c)
+{
+	const char *columns = getenv("COLUMNS"), *no_colour = getenv("NO_COLOR"), *term = getenv("TERM");
+	struct winsize w;
+
+	if (c->output || !isatty(STDOUT_FILENO))
+		return;
+	c->view.colour = !(no_colour && *no_colour) && term && strcmp(term, "dumb") != 0;
+	if (columns && atoi(columns) > 0)
+		c->view.width = (unsigned)atoi(columns);
+	else if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0)
+		c->view.width = w.ws_col;
 }
 
 /* ---- output --------------------------------------------------------------------------------------------------- */
@@ -200,17 +238,19 @@ static void
 analyse_beside(struct cli *c, const mc_model *m)
 {
 	static const char *const precision[] = {"fp32", "bf16"};
-	mc_report *r = NULL;
 
 	for (size_t i = 0, n = 0; i < 2; i++) {
-		mc_status st = mc_recipe_set(c->recipe, "precision", precision[i]);
+		mc_recipe *recipe = mc_recipe_copy(c->recipe);
+		mc_report *r = NULL;
+		mc_status st = recipe ? mc_recipe_set(recipe, "precision", precision[i]) : MC_NO_MEMORY;
 
 		if (st == MC_OK)
-			st = mc_analyze(m, c->recipe, &c->options, &r);
+			st = mc_analyze(m, recipe, &c->options, &r);
 		if (st == MC_OK || st == MC_INCOMPLETE)
 			c->view.beside[n++] = r;
-		else if (r)
+		else
 			mc_report_free(r);
+		mc_recipe_free(recipe);
 	}
 }
 
@@ -226,12 +266,16 @@ report(struct cli *c, mc_status (*make)(const mc_model *, const mc_recipe *, con
 {
 	mc_model *m = NULL;
 	mc_report *r = NULL;
-	mc_status st = mc_load_path(c->model, &c->options, &m);
+	mc_status st;
 	int code = EXIT_BAD;
 
+	say_time(c, NULL);
+	st = mc_load_path(c->model, &c->options, &m);
+	say_time(c, "reading");
 	print_diagnostics(c, of_model, m);
 	if (st == MC_OK)
 		st = make(m, c->recipe, &c->options, &r);
+	say_time(c, "analysing");
 	print_diagnostics(c, of_report, r);
 	if (st == MC_OK || st == MC_INCOMPLETE)
 		code = judge(c, st, mc_report_fit(r));
@@ -239,6 +283,7 @@ report(struct cli *c, mc_status (*make)(const mc_model *, const mc_recipe *, con
 		analyse_beside(c, m);
 	if (code != EXIT_BAD && write_output(c, (struct result){r, write_report}))
 		code = EXIT_BAD;
+	say_time(c, "writing");
 	free_beside(c);
 	mc_report_free(r);
 	mc_model_free(m);
@@ -318,6 +363,172 @@ run_events(struct cli *c)
 	return report(c, mc_analyze);
 }
 
+static int read_recipe(struct cli *, const char *path);
+
+/* ---- differences ------------------------------------------------------------------------------------------------------ */
+
+struct text {                      /* a file, or a report that was written to memory */
+	char *p;
+	size_t n;
+};
+
+static int
+append(void *user, const void *p, size_t n)
+{
+	struct text *t = user;
+	char *q = realloc(t->p, t->n + n + 1);
+
+	if (!q)
+		return 1;
+	memcpy(q + t->n, p, n);
+	t->p = q;
+	t->n += n;
+	return 0;
+}
+
+static bool
+read_whole(const char *path, uint64_t most, struct text *t)
+{
+	FILE *f = fopen(path, "rb");
+	char piece[65536];
+	size_t n = 0;
+
+	while (f && t->n <= most && (n = fread(piece, 1, sizeof piece, f)) > 0)
+		if (append(t, piece, n) != 0)
+			break;
+	if (f && n == 0 && !ferror(f)) {
+		fclose(f);
+		return true;
+	}
+	fprintf(stderr, "%s: error E001: cannot open the file: %s\n", path, f && !ferror(f) ? "it is too large" : strerror(errno));
+	if (f)
+		fclose(f);
+	return false;
+}
+
+static bool
+is_report(const char *path)
+{
+	FILE *f = fopen(path, "rb");
+	int first = f ? getc(f) : EOF;
+
+	if (f)
+		fclose(f);
+	return first == '{';
+}
+
+static bool
+analyse_to_text(struct cli *c, const char *path, const mc_recipe *recipe, struct text *t)
+{
+	mc_model *m = NULL;
+	mc_report *r = NULL;
+	mc_status st = mc_load_path(path, &c->options, &m);
+	bool ok;
+
+	print_diagnostics(c, of_model, m);
+	if (st == MC_OK)
+		st = mc_analyze(m, recipe, &c->options, &r);
+	print_diagnostics(c, of_report, r);
+	ok = (st == MC_OK || st == MC_INCOMPLETE) && mc_write(r, "json", append, t) == MC_OK;
+	mc_report_free(r);
+	mc_model_free(m);
+	return ok;
+}
+
+/* A side of a diff: a report, a model, or the model under a recipe. */
+static bool
+read_side(struct cli *c, const char *path, struct text *t)
+{
+	mc_recipe *mine = c->recipe;
+	bool ok;
+
+	if (c->nother < 2)
+		return is_report(path) ? read_whole(path, 256u << 20, t) : analyse_to_text(c, path, c->recipe, t);
+	c->recipe = mc_recipe_copy(mine);
+	ok = c->recipe && read_recipe(c, path) == EXIT_DONE && analyse_to_text(c, c->model, c->recipe, t);
+	mc_recipe_free(c->recipe);
+	c->recipe = mine;
+	return ok;
+}
+
+static mc_status
+write_diff(const void *d, const char *format, const mc_view *view, mc_write_fn *fn, void *user)
+{
+	(void)view;
+	return mc_diff_write(d, format, fn, user);
+}
+
+static size_t
+of_diff(const void *d, mc_diagnostic *out, size_t cap)
+{
+	return mc_diff_diagnostics(d, out, cap);
+}
+
+static int
+run_diff(struct cli *c)
+{
+	const char *name[2] = {c->nother == 2 ? c->others[0] : c->model, c->nother == 2 ? c->others[1] : c->others[0]};
+	struct text t[2] = {{0}};
+	mc_diff *d = NULL;
+	int code = EXIT_BAD;
+
+	if (!c->nother)
+		return usage_error("diff takes two reports, two models, or a model and two recipes; there is only", c->model);
+	if (read_side(c, name[0], &t[0]) && read_side(c, name[1], &t[1])) {
+		mc_status st = mc_diff_reports(t[0].p ? t[0].p : "", t[0].n, name[0], t[1].p ? t[1].p : "", t[1].n, name[1], &d);
+
+		print_diagnostics(c, of_diff, d);
+		if (st == MC_OK)
+			code = write_output(c, (struct result){d, write_diff}) ? EXIT_BAD : mc_diff_same(d) ? EXIT_DONE : EXIT_NO;
+	}
+	mc_diff_free(d);
+	free(t[0].p);
+	free(t[1].p);
+	return code;
+}
+
+static int
+compare(struct cli *c, const mc_report *r)
+{
+	struct text t = {0};
+	mc_diff *d = NULL;
+	int code = EXIT_BAD;
+
+	if (read_whole(c->measured, 1u << 30, &t)) {
+		mc_status st = mc_diff_measured(r, t.p ? t.p : "", t.n, c->measured, &d);
+		double error = st == MC_OK ? mc_diff_error(d) : 0;
+
+		print_diagnostics(c, of_diff, d);
+		if (st == MC_OK)
+			code = write_output(c, (struct result){d, write_diff}) ? EXIT_BAD : (error < 0 ? -error : error) <= c->tolerance ? EXIT_DONE : EXIT_NO;
+	}
+	mc_diff_free(d);
+	free(t.p);
+	return code;
+}
+
+static int
+run_compare(struct cli *c)
+{
+	mc_model *m = NULL;
+	mc_report *r = NULL;
+	mc_status st;
+	int code = EXIT_BAD;
+
+	if (!c->measured)
+		return usage_error("compare needs --measured SNAPSHOT.pickle", "");
+	st = mc_load_path(c->model, &c->options, &m);
+	print_diagnostics(c, of_model, m);
+	if (st == MC_OK)
+		st = mc_analyze(m, c->recipe, &c->options, &r);
+	print_diagnostics(c, of_report, r);
+	if (st == MC_OK || st == MC_INCOMPLETE)
+		code = compare(c, r);
+	mc_report_free(r);
+	mc_model_free(m);
+	return code;
+}
+
 /* ---- sweeps -------------------------------------------------------------------------------------------------------- */
 
 static int
@@ -378,12 +589,14 @@ run_sweep(struct cli *c)
 }
 
 static const struct command commands[] = {
-	{"estimate", "MODEL", "predict the peak memory of one training job", run_estimate, mc_has_format, NO_VERDICT},
-	{"check", "MODEL", "the same against a --budget or a --device: exit code 0 fits, 1 does not", run_estimate, mc_has_format, MUST_JUDGE},
-	{"sweep", "MODEL", "a table over --vary NAME=VALUES..; with --fit the largest that fits", run_sweep, mc_sweep_has_format, MAY_JUDGE},
-	{"inspect", "MODEL", "say what the file holds, without training it", run_inspect, mc_has_format, NO_VERDICT},
-	{"annotate", "MODEL", "the ONNX model again with the analysis in its metadata, to -o OUT.onnx", run_annotate, mc_has_format, NO_VERDICT},
-	{"events", "MODEL", "list every allocation and release of the two simulated steps", run_events, mc_has_format, NO_VERDICT},
+	{"estimate", "MODEL", "predict the peak memory of one training job", run_estimate, mc_has_format, NO_VERDICT, 0},
+	{"check", "MODEL", "the same against a --budget or a --device: exit code 0 fits, 1 does not", run_estimate, mc_has_format, MUST_JUDGE, 0},
+	{"sweep", "MODEL", "a table over --vary NAME=VALUES..; with --fit the largest that fits", run_sweep, mc_sweep_has_format, MAY_JUDGE, 0},
+	{"inspect", "MODEL", "say what the file holds, without training it", run_inspect, mc_has_format, NO_VERDICT, 0},
+	{"annotate", "MODEL", "the ONNX model again with the analysis in its metadata, to -o OUT.onnx", run_annotate, mc_has_format, NO_VERDICT, 0},
+	{"diff", "A B", "what grew between two reports (JSON), two models, or a model and two recipes", run_diff, mc_diff_has_format, NO_VERDICT, 2},
+	{"compare", "MODEL", "the prediction beside a --measured snapshot of PyTorch's allocator", run_compare, mc_diff_has_format, NO_VERDICT, 0},
+	{"events", "MODEL", "list every allocation and release of the two simulated steps", run_events, mc_has_format, NO_VERDICT, 0},
 };
 
 /* ---- options ---------------------------------------------------------------------------------------------------------- */
@@ -510,6 +723,23 @@ read_calibration(struct cli *c, const char *text)
 	return check_recipe(c, mc_recipe_set(c->recipe, key, text + n + 1));
 }
 
+/* "5%", "0.05" */
+static int
+read_tolerance(struct cli *c, const char *text)
+{
+	char *stop;
+	double n = strtod(text, &stop);
+
+	if (*stop == '%') {
+		n /= 100;
+		stop++;
+	}
+	if (stop == text || *stop || !(n >= 0 && n <= 100))
+		return usage_error("--tolerance takes a share such as 5% or 0.05, not", text);
+	c->tolerance = n;
+	return EXIT_DONE;
+}
+
 static int
 read_vary(struct cli *c, const char *text)
 {
@@ -552,6 +782,10 @@ set_option(struct cli *c, const char *name, const char *value)
 		c->options.dump_after = value;
 	else if (strcmp(name, "calibrate") == 0)
 		return read_calibration(c, value);
+	else if (strcmp(name, "measured") == 0)
+		c->measured = value;
+	else if (strcmp(name, "tolerance") == 0)
+		return read_tolerance(c, value);
 	else if (strcmp(name, "vary") == 0)
 		return read_vary(c, value);
 	else if (strcmp(name, "threads") == 0)
@@ -579,6 +813,10 @@ read_option(struct cli *c, int argc, char **argv, int *i)
 	const char *value;
 	size_t len = eq ? (size_t)(eq - arg) : strlen(arg);
 
+	if (strcmp(arg, "-v") == 0 || strcmp(arg, "--verbose") == 0) {
+		c->verbose = true;
+		return EXIT_DONE;
+	}
 	if (strcmp(arg, "--allow-incomplete") == 0 || strcmp(arg, "-q") == 0 || strcmp(arg, "--quiet") == 0) {
 		*(arg[2] == 'a' ? &c->allow_incomplete : &c->quiet) = true;
 		return EXIT_DONE;
@@ -625,10 +863,12 @@ help(void)
 	    "  --budget 80GiB         check, sweep: what PyTorch's allocator may take; with --device or --calibrate context, the whole process\n"
 	    "  --device NAME          the card, whose memory is the budget (--list-devices)\n"
 	    "  --calibrate context=510MiB   what a process of yours takes besides the allocator, measured; also workspace=N\n"
-	    "  --vary NAME=A,B,C..D   sweep: a column of a key or size; 4..64 doubles, 4..64+4 and 1,2,3..9 go in equal steps; may repeat\n"
+	    "  --measured FILE        compare: a pickle of torch.cuda.memory._snapshot(); --tolerance 5%% is how far the peak may be off\n"
+    "  --vary NAME=A,B,C..D   sweep: a column of a key or size; 4..64 doubles, 4..64+4 and 1,2,3..9 go in equal steps; may repeat\n"
 	    "  --fit[=NAME]           sweep: instead of all values of that column, the largest that fits\n"
 	    "  --threads N            sweep: default one a processor\n"
 	    "  -q, --quiet            no warnings\n"
+    "  -v, --verbose          say on standard error how long each part takes\n"
 	    "  --dump-ir PASS         the graph after a pass, on standard error (load, or one of --list-passes)\n"
 	    "  --limit-memory N, --limit-file N, --limit-member N\n"
 	    "  --help, --version, --list-ops, --list-passes, --list-formats, --list-devices, --list-diagnostics\n\n"
@@ -660,6 +900,8 @@ run(struct cli *c, const struct command *cmd, int argc, char **argv)
 
 			if (code)
 				return code;
+		} else if (c->model && c->nother < cmd->most_others) {
+			c->others[c->nother++] = argv[i];
 		} else if (c->model) {
 			return usage_error("one model at a time, not also", argv[i]);
 		} else {
@@ -668,13 +910,14 @@ run(struct cli *c, const struct command *cmd, int argc, char **argv)
 	}
 	if (!c->model)
 		return usage_error("which model? A file name is missing after", cmd->name);
+	look_at_terminal(c);
 	return cmd->run(c);
 }
 
 int
 main(int argc, char **argv)
 {
-	struct cli c = {.format = "text"};
+	struct cli c = {.format = "text", .tolerance = 0.05};
 	int code = -1;
 
 	if (argc < 2)

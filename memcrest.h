@@ -34,6 +34,7 @@ typedef struct mc_model mc_model;
 typedef struct mc_recipe mc_recipe;
 typedef struct mc_report mc_report;
 typedef struct mc_sweep mc_sweep;
+typedef struct mc_diff mc_diff;
 
 typedef enum {
 	MC_OK = 0,
@@ -87,6 +88,7 @@ MC_API size_t mc_model_diagnostics(const mc_model *, mc_diagnostic *out, size_t 
 
 /* Recipes: every key at its default, then set one by one or from JSON; later wins. The first error stays and makes mc_analyze() fail. */
 MC_API mc_recipe *mc_recipe_new(void);                               /* NULL: no memory */
+MC_API mc_recipe *mc_recipe_copy(const mc_recipe *);                 /* NULL: no memory */
 MC_API void mc_recipe_free(mc_recipe *);
 MC_API mc_status mc_recipe_set(mc_recipe *, const char *key, const char *value);
 MC_API mc_status mc_recipe_set_dim(mc_recipe *, const char *name, int64_t value);
@@ -140,6 +142,16 @@ MC_API mc_status mc_write_view(const mc_report *, const char *format, const mc_v
 /* The model's file again with the report in its metadata: an ONNX file that was loaded by its path. MC_BAD_INPUT: it is none, or writing failed. */
 MC_API int mc_can_annotate(const mc_model *);
 MC_API mc_status mc_annotate(const mc_model *, const mc_report *, mc_write_fn *, void *user);
+
+/* What grew between two reports in JSON, or between a measurement (pickle of torch.cuda.memory._snapshot()) and a prediction. Free *out even on failure. */
+MC_API mc_status mc_diff_reports(const char *a, size_t na, const char *name_a, const char *b, size_t nb, const char *name_b, mc_diff **out);
+MC_API mc_status mc_diff_measured(const mc_report *, const void *pickle, size_t n, const char *name, mc_diff **out);
+MC_API int mc_diff_same(const mc_diff *);
+MC_API double mc_diff_error(const mc_diff *);                        /* of the peak: 0.02 = the second is 2 % above the first */
+MC_API mc_status mc_diff_write(const mc_diff *, const char *format, mc_write_fn *, void *user);     /* "text", "md", "html", "json" */
+MC_API int mc_diff_has_format(const char *format);
+MC_API size_t mc_diff_diagnostics(const mc_diff *, mc_diagnostic *out, size_t cap);
+MC_API void mc_diff_free(mc_diff *);
 
 MC_API int mc_has_format(const char *format);
 

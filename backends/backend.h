@@ -39,6 +39,7 @@ unsigned percent(uint64_t part, uint64_t whole);
 const char *dominant(const struct factors *, uint64_t *bytes);
 struct str peak_place(const struct report *, struct arena *);
 void csv_cell(struct buf *, struct str);
+void md_text(struct buf *, struct str);
 static inline const struct factors *
 peak_factors(const struct report *r)
 {

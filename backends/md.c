@@ -3,25 +3,6 @@
 
 #define ROWS 20
 #define MOST_LINES 50
-#define LONGEST 400
-
-/* Text of a file in a cell: no markup, no line end, not without limit. */
-static void
-text(struct buf *b, struct str s)
-{
-	for (uint32_t i = 0; i < s.n && i < LONGEST; i++) {
-		unsigned char ch = (unsigned char)s.p[i];
-
-		if (ch == '|' || ch == '*' || ch == '_' || ch == '`' || ch == '[' || ch == ']' || ch == '\\' || ch == '#' || ch == '~' || ch == '@')
-			buf_fmt(b, "\\%c", ch);
-		else if (ch == '<' || ch == '>' || ch == '&')
-			buf_str(b, ch == '<' ? S("&lt;") : ch == '>' ? S("&gt;") : S("&amp;"));
-		else
-			buf_put(b, ch < 32 ? " " : s.p + i, 1);
-	}
-	if (s.n > LONGEST)
-		buf_str(b, S(" .."));
-}
 
 static void
 cell(struct buf *b, uint64_t n)
@@ -75,7 +56,7 @@ answer(const struct report *r, struct emit *emit)
 	buf_fmt(b, "| | |\n|---|---|\n| peak | %s**%s** of tensors (%s bytes) |\n", r->lower_bound ? "at least " : "", human_bytes(st->tensors, h),
 	    exact_bytes(st->tensors, e));
 	buf_fmt(b, "| where | step %u, %s: ", r->peak_step, phase_name(st->phase));
-	text(b, peak_place(r, emit->a));
+	md_text(b, peak_place(r, emit->a));
 	buf_fmt(b, " |\n| dominated by | %s: %s, %u %% |\n", what, human_bytes(most, h), percent(most, st->tensors));
 	buf_fmt(b, "| allocated | %s |\n", human_bytes(m->allocated, h));
 	buf_fmt(b, "| reserved | %s |\n| process | %s", human_bytes(m->reserved, h), human_bytes(m->process_low, k));
@@ -116,7 +97,7 @@ modules(const struct report *r, struct buf *b)
 	head(b, "largest modules, at the peak");
 	for (uint32_t i = 0; i < r->nmodules_alike && i < ROWS; i++) {
 		buf_str(b, S("| "));
-		text(b, r->modules_alike[i].name);
+		md_text(b, r->modules_alike[i].name);
 		if (r->modules_alike[i].count > 1)
 			buf_fmt(b, " (%u)", (unsigned)r->modules_alike[i].count);
 		buf_str(b, S(" |"));
@@ -130,12 +111,12 @@ assumptions(const struct report *r, struct buf *b)
 	buf_str(b, S("\n<details><summary>Assumptions and coverage</summary>\n\n"));
 	for (uint32_t i = 0; i < r->nassumption && i < MOST_LINES; i++) {
 		buf_str(b, S("- "));
-		text(b, r->assumptions[i]);
+		md_text(b, r->assumptions[i]);
 		buf_str(b, S("\n"));
 	}
 	for (uint32_t i = 0; i < r->ndiag && i < MOST_LINES; i++) {
 		buf_fmt(b, "- %s: ", diag_name(r->diags[i].code));
-		text(b, r->diags[i].text);
+		md_text(b, r->diags[i].text);
 		buf_str(b, S("\n"));
 	}
 	buf_fmt(b, "- %u of %u nodes modelled, %u of %u values sized\n\n</details>\n", (unsigned)r->modelled_nodes, (unsigned)r->loaded->file_nodes, (unsigned)r->sized,
@@ -161,7 +142,7 @@ write(const struct report *r, struct emit *e)
 	struct buf *b = e->b;
 
 	buf_str(b, r->sched ? S("### Peak GPU memory of training ") : S("### "));
-	text(b, r->file);
+	md_text(b, r->file);
 	buf_str(b, S("\n\n"));
 	if (!r->sched) {
 		contents(r, b);

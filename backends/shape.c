@@ -105,3 +105,23 @@ csv_cell(struct buf *b, struct str s)
 		buf_put(b, s.p[i] == '"' ? "\"\"" : s.p + i, s.p[i] == '"' ? 2 : 1);
 	buf_str(b, quote ? S("\"") : S(""));
 }
+
+#define LONGEST 400
+
+/* Text of a file in Markdown: no markup, no line end, not without limit. */
+void
+md_text(struct buf *b, struct str s)
+{
+	for (uint32_t i = 0; i < s.n && i < LONGEST; i++) {
+		unsigned char ch = (unsigned char)s.p[i];
+
+		if (ch == '|' || ch == '*' || ch == '_' || ch == '`' || ch == '[' || ch == ']' || ch == '\\' || ch == '#' || ch == '~' || ch == '@')
+			buf_fmt(b, "\\%c", ch);
+		else if (ch == '<' || ch == '>' || ch == '&')
+			buf_str(b, ch == '<' ? S("&lt;") : ch == '>' ? S("&gt;") : S("&amp;"));
+		else
+			buf_put(b, ch < 32 ? " " : s.p + i, 1);
+	}
+	if (s.n > LONGEST)
+		buf_str(b, S(" .."));
+}

@@ -86,8 +86,8 @@ export_diag(const struct diag *d, mc_diagnostic *out)
 	*out = (mc_diagnostic){diag_name(d->code), d->text.p, d->where.n ? d->where.p : "", d->count};
 }
 
-static size_t
-diagnostics(const struct ctx *c, mc_diagnostic *out, size_t cap)
+size_t
+ctx_diagnostics(const struct ctx *c, mc_diagnostic *out, size_t cap)
 {
 	size_t n = 0;
 
@@ -105,19 +105,19 @@ diagnostics(const struct ctx *c, mc_diagnostic *out, size_t cap)
 size_t
 mc_model_diagnostics(const mc_model *m, mc_diagnostic *out, size_t cap)
 {
-	return m ? diagnostics(&m->c, out, cap) : 0;
+	return m ? ctx_diagnostics(&m->c, out, cap) : 0;
 }
 
 size_t
 mc_recipe_diagnostics(const mc_recipe *r, mc_diagnostic *out, size_t cap)
 {
-	return r ? diagnostics(&r->c, out, cap) : 0;
+	return r ? ctx_diagnostics(&r->c, out, cap) : 0;
 }
 
 size_t
 mc_report_diagnostics(const mc_report *r, mc_diagnostic *out, size_t cap)
 {
-	return r ? diagnostics(&r->c, out, cap) : 0;
+	return r ? ctx_diagnostics(&r->c, out, cap) : 0;
 }
 
 void
@@ -174,7 +174,7 @@ verdict_fit(const struct verdict *v)
 size_t
 mc_sweep_diagnostics(const mc_sweep *s, mc_diagnostic *out, size_t cap)
 {
-	return s ? diagnostics(&s->c, out, cap) : 0;
+	return s ? ctx_diagnostics(&s->c, out, cap) : 0;
 }
 
 void
