@@ -43,7 +43,7 @@ build/libmemcrest.a: $(B)/libmemcrest.a
 build/libmemcrest.so: $(B)/libmemcrest.so
 	cp $< $@
 
-$(B)/memcrest: $(B)/main.o $(B)/libmemcrest.a
+$(B)/memcrest: $(B)/main.o $(B)/cli_pair.o $(B)/libmemcrest.a
 	$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS)
 $(B)/libmemcrest.a: $(OBJ)
 	rm -f $@
@@ -131,6 +131,6 @@ install: all
 clean:
 	rm -rf build
 
--include $(OBJ:.o=.d) $(B)/main.d $(wildcard $(B)/tests/*.d)
+-include $(OBJ:.o=.d) $(B)/main.d $(B)/cli_pair.d $(wildcard $(B)/tests/*.d)
 
 .PHONY: all check clean demo deps golden install lint tests tsan tsan_run valgrind valgrind_run

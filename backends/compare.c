@@ -29,6 +29,13 @@ number(const struct pickle *p, struct str key)
 	return p && p->kind == PK_INT && p->u.i >= 0 && p->u.i < (int64_t)1 << 53 ? p->u.i : 0;
 }
 
+/* Of a damaged file sums may be anything; they go round. */
+static void
+add(int64_t *to, int64_t n)
+{
+	*to = (int64_t)((uint64_t)*to + (uint64_t)n);
+}
+
 static bool
 is_list(const struct pickle *p)
 {
@@ -67,9 +74,9 @@ replay(struct measured *m, const struct pickle *trace)
 
 	for (uint32_t i = 0; i < trace->n; i++) {
 		weigh(trace->u.item[i], &a, &r);
-		if (!add_i64(m->now, a, &m->now) || !add_i64(m->reserved_now, r, &m->reserved_now))
-			return;
-		m->by[category_of(trace->u.item[i])] += a;
+		add(&m->now, a);
+		add(&m->reserved_now, r);
+		add(&m->by[category_of(trace->u.item[i])], a);
 		if (m->reserved_now > m->reserved)
 			m->reserved = m->reserved_now;
 		if (m->now > m->peak) {
@@ -87,13 +94,13 @@ begin(struct measured *m, const struct pickle *segments, const struct pickle *tr
 	int64_t a, r;
 
 	for (uint32_t i = 0; i < segments->n; i++) {
-		m->now += number(segments->u.item[i], S("allocated_size"));
-		m->reserved_now += number(segments->u.item[i], S("total_size"));
+		add(&m->now, number(segments->u.item[i], S("allocated_size")));
+		add(&m->reserved_now, number(segments->u.item[i], S("total_size")));
 	}
 	for (uint32_t i = 0; i < trace->n; i++) {
 		weigh(trace->u.item[i], &a, &r);
-		m->now -= a;
-		m->reserved_now -= r;
+		add(&m->now, -a);
+		add(&m->reserved_now, -r);
 	}
 	m->now = m->now > 0 ? m->now : 0;
 	m->reserved_now = m->reserved_now > 0 ? m->reserved_now : 0;
@@ -123,7 +130,7 @@ add_block(struct owners *o, const struct pickle *block)
 		uint32_t row = file.n ? strtab_find(o->names, file) : 0;
 
 		if (row) {
-			o->bytes[row] += number(block, S("size"));
+			add(&o->bytes[row], number(block, S("size")));
 			o->any = true;
 			return;
 		}
