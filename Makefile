@@ -17,8 +17,8 @@ OPT_fuzz = -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize=poin
 OPT_tsan = -O1 -g -fsanitize=thread
 OPT_asan = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -DMC_ARENA_MALLOC
 CFLAGS = $(OPT_$(VARIANT))
-ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden $(WARN) $(CFLAGS)
-LDLIBS = -lzip -ljansson -lprotobuf-c -lm -pthread
+ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden $(WARN) $(CFLAGS) -I$(B) -isystem /usr/include/libxml2
+LDLIBS = -lzip -ljansson -lxml2 -lprotobuf-c -lm -pthread
 
 LIB = $(basename $(wildcard ir/*.c frontend/*.c passes/*.c passes/*/*.c backends/*.c))
 OBJ = $(LIB:%=$(B)/%.o) $(B)/frontend/onnx.pb-c.o
@@ -32,7 +32,7 @@ build/libmemcrest.a: $(B)/libmemcrest.a
 build/libmemcrest.so: $(B)/libmemcrest.so
 	cp $< $@
 
-$(B)/memcrest: $(B)/main.o $(B)/libmemcrest.a
+$(B)/memcrest: $(B)/main.o $(B)/cli_pair.o $(B)/libmemcrest.a
 	$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS)
 $(B)/libmemcrest.a: $(OBJ)
 	rm -f $@
@@ -53,9 +53,17 @@ $(B)/frontend/onnx.pb-c.o: $(B)/frontend/onnx.pb-c.c
 	$(CC) -std=c11 -fPIC -fvisibility=hidden $(CFLAGS) -c -o $@ $<
 $(filter $(B)/frontend/onnx%,$(filter-out %.pb-c.o,$(OBJ))): $(B)/frontend/onnx.pb-c.h
 
+# Texts that are part of the program (style sheet, script, schema) become C strings, line by line.
+$(B)/%.inc: %
+	@mkdir -p $(@D)
+	sed 's/[\\"]/\\&/g; s/.*/"&\\n"/' $< >$@
+$(B)/backends/write.o: $(B)/backends/report.xsd.inc
+$(B)/backends/diff_write.o: $(B)/backends/html.css.inc
+$(B)/backends/html.o: $(B)/backends/html.css.inc $(B)/backends/html.js.inc
+
 # ---- README's two commands -------------------------------------------------------------------------------------------
 
-PACKAGES = gcc libc6-dev libzip-dev libjansson-dev libprotobuf-c-dev protobuf-c-compiler libcmocka-dev zlib1g-dev
+PACKAGES = gcc libc6-dev libzip-dev libjansson-dev libxml2-dev libxml2-utils libprotobuf-c-dev protobuf-c-compiler libcmocka-dev zlib1g-dev
 SUDO = $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
 deps:
@@ -77,10 +85,10 @@ check: deps
 TESTS = $(patsubst tests/test_%.c,%,$(wildcard tests/test_*.c))
 TEST_BIN = $(TESTS:%=$(B)/tests/test_%)
 
-$(B)/tests/test_%: $(B)/tests/test_%.o $(B)/tests/support.o $(B)/tests/archive.o $(B)/libmemcrest.a
+$(B)/tests/test_%: $(B)/tests/test_%.o $(B)/tests/support.o $(B)/tests/reports.o $(B)/tests/archive.o $(B)/libmemcrest.a
 	$(CC) $(CFLAGS) -o $@ $(filter %.o,$^) $(B)/libmemcrest.a $(LDLIBS) -lcmocka -lz
 $(B)/tests/test_fuzz: $(B)/tests/fuzz_targets.o
-.SECONDARY: $(B)/tests/fuzz_targets.o $(TEST_BIN:=.o) $(B)/tests/support.o $(B)/tests/archive.o
+.SECONDARY: $(B)/tests/fuzz_targets.o $(TEST_BIN:=.o) $(B)/tests/support.o $(B)/tests/reports.o $(B)/tests/archive.o
 
 tests: $(B)/memcrest $(TEST_BIN)
 	sh tests/run.sh $(B)/memcrest $(TEST_BIN)
@@ -177,6 +185,7 @@ install: all docs
 	install -D -m 644 memcrest.h $(DESTDIR)$(PREFIX)/include/memcrest.h
 	install -D -m 644 build/libmemcrest.a $(DESTDIR)$(PREFIX)/lib/libmemcrest.a
 	install -D -m 755 build/libmemcrest.so $(DESTDIR)$(PREFIX)/lib/libmemcrest.so.0
+	install -D -m 644 backends/report.xsd $(DESTDIR)$(PREFIX)/share/memcrest/report.xsd
 	ln -sf libmemcrest.so.0 $(DESTDIR)$(PREFIX)/lib/libmemcrest.so
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
 	install -D -m 644 build/docs/memcrest.1 $(DESTDIR)$(PREFIX)/share/man/man1/memcrest.1
@@ -189,6 +198,6 @@ install: all docs
 clean:
 	rm -rf build
 
--include $(OBJ:.o=.d) $(B)/main.d $(wildcard $(B)/tests/*.d)
+-include $(OBJ:.o=.d) $(B)/main.d $(B)/cli_pair.d $(wildcard $(B)/tests/*.d)
 
 .PHONY: adversary all bench check clean damage demo deps docs embed examples fuzz golden install lint python_tests tests torture tsan tsan_run valgrind valgrind_run wheel

@@ -4,42 +4,21 @@
  * Reports go to standard output (or -o FILE, which appears whole or not at all), everything else to standard error. Exit codes:
  * 0 done, 1 the answer is no, 2 wrong usage or unusable input, 3 the answer is only a lower bound.
  */
-#include "memcrest.h"
+#include "cli.h"
 
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
-
-enum { EXIT_DONE = 0, EXIT_NO = 1, EXIT_BAD = 2, EXIT_BOUND = 3 };
-
-#define MOST_COLUMNS 16
-
-struct cli {
-	const char *model, *format, *output;
-	mc_recipe *recipe;
-	mc_options options;
-	bool allow_incomplete, quiet;
-	/* sweep */
-	const char *vary[MOST_COLUMNS], *fitted;
-	unsigned nvary, threads;
-	bool fit;
-	const struct command *command;
-};
-
-struct command {
-	const char *name, *arguments, *help;
-	int (*run)(struct cli *);
-	int (*has_format)(const char *);
-	enum { NO_VERDICT, MAY_JUDGE, MUST_JUDGE } verdict;
-};
 
 /* ---- messages ---------------------------------------------------------------------------------------------- */
 
-static int
+int
 usage_error(const char *what, const char *arg)
 {
 	fprintf(stderr, "memcrest: %s%s%s; memcrest --help shows what there is\n", what, *arg ? " " : "", arg);
@@ -52,9 +31,7 @@ severity(const char *code)
 	return code[0] == 'E' ? "error" : code[0] == 'W' ? "warning" : "note";
 }
 
-typedef size_t get_diagnostics(const void *, mc_diagnostic *, size_t);
-
-static void
+void
 print_diagnostics(const struct cli *c, size_t (*get)(const void *, mc_diagnostic *, size_t), const void *from)
 {
 	mc_diagnostic d[64];
@@ -67,7 +44,7 @@ print_diagnostics(const struct cli *c, size_t (*get)(const void *, mc_diagnostic
 	}
 }
 
-static size_t
+size_t
 of_model(const void *m, mc_diagnostic *d, size_t cap)
 {
 	return mc_model_diagnostics(m, d, cap);
@@ -85,10 +62,42 @@ of_sweep(const void *s, mc_diagnostic *d, size_t cap)
 	return mc_sweep_diagnostics(s, d, cap);
 }
 
-static size_t
+size_t
 of_report(const void *r, mc_diagnostic *d, size_t cap)
 {
 	return mc_report_diagnostics(r, d, cap);
+}
+
+/* Seconds since the last call, with --verbose. */
+static void
+say_time(struct cli *c, const char *what)
+{
+	struct timespec t;
+	double now;
+
+	if (!c->verbose)
+		return;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	now = (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+	if (what)
+		fprintf(stderr, "memcrest: %s took %.3f s\n", what, now - c->clock);
+	c->clock = now;
+}
+
+/* Width and colours are those of the terminal that the report goes to; NO_COLOR is obeyed. */
+static void
+look_at_terminal(struct cli *c)
+{
+	const char *columns = getenv("COLUMNS"), *no_colour = getenv("NO_COLOR"), *term = getenv("TERM");
+	struct winsize w;
+
+	if (c->output || !isatty(STDOUT_FILENO))
+		return;
+	c->view.colour = !(no_colour && *no_colour) && term && strcmp(term, "dumb") != 0;
+	if (columns && atoi(columns) > 0)
+		c->view.width = (unsigned)atoi(columns);
+	else if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0)
+		c->view.width = w.ws_col;
 }
 
 /* ---- output --------------------------------------------------------------------------------------------------- */
@@ -115,28 +124,27 @@ is_special(const char *path)
 	return stat(path, &st) == 0 && !S_ISREG(st.st_mode);
 }
 
-/* A report or a sweep, and the function that writes it. */
-struct result {
-	const void *what;
-	mc_status (*write)(const void *, const char *format, mc_write_fn *, void *user);
-};
-
 static mc_status
-write_report(const void *r, const char *format, mc_write_fn *fn, void *user)
+write_report(const void *r, const char *format, const mc_view *view, mc_write_fn *fn, void *user)
 {
-	return mc_write(r, format, fn, user);
+	return mc_write_view(r, format, view, fn, user);
 }
 
 static mc_status
-write_sweep(const void *s, const char *format, mc_write_fn *fn, void *user)
+write_sweep(const void *s, const char *format, const mc_view *view, mc_write_fn *fn, void *user)
 {
+	(void)view;
 	return mc_sweep_write(s, format, fn, user);
 }
 
 static bool
 write_to(const struct cli *c, struct result r, FILE *f)
 {
-	return r.write(r.what, c->format, write_file, f) == MC_OK && fflush(f) == 0;
+	mc_status st = r.write(r.what, c->format, &c->view, write_file, f);
+
+	if (st == MC_LIMIT || st == MC_NO_MEMORY)
+		errno = st == MC_LIMIT ? EOVERFLOW : ENOMEM;
+	return st == MC_OK && fflush(f) == 0;
 }
 
 /* A file takes its name when it is complete. */
@@ -160,7 +168,7 @@ write_named(const struct cli *c, struct result r)
 	return ok;
 }
 
-static int
+int
 write_output(const struct cli *c, struct result r)
 {
 	if (c->output ? write_named(c, r) : write_to(c, r, stdout))
@@ -175,7 +183,7 @@ write_output(const struct cli *c, struct result r)
  * A lower bound that is too much is still an answer; one that fits is none. The same holds for what may or may not fit, unless the low end is
  * what the user wants to go by.
  */
-static int
+int
 judge(const struct cli *c, mc_status st, mc_fit fit)
 {
 	if (c->command->verdict == NO_VERDICT)
@@ -189,22 +197,58 @@ judge(const struct cli *c, mc_status st, mc_fit fit)
 	return EXIT_DONE;
 }
 
-static int
+/* The page shows the same job in fp32 and in 16 bits beside the answer. */
+static void
+analyse_beside(struct cli *c, const mc_model *m)
+{
+	static const char *const precision[] = {"fp32", "bf16"};
+
+	for (size_t i = 0, n = 0; i < 2; i++) {
+		mc_recipe *recipe = mc_recipe_copy(c->recipe);
+		mc_report *r = NULL;
+		mc_status st = recipe ? mc_recipe_set(recipe, "precision", precision[i]) : MC_NO_MEMORY;
+
+		if (st == MC_OK)
+			st = mc_analyze(m, recipe, &c->options, &r);
+		if (st == MC_OK || st == MC_INCOMPLETE)
+			c->view.beside[n++] = r;
+		else
+			mc_report_free(r);
+		mc_recipe_free(recipe);
+	}
+}
+
+static void
+free_beside(struct cli *c)
+{
+	for (size_t i = 0; i < 4; i++)
+		mc_report_free((mc_report *)(uintptr_t)c->view.beside[i]);
+}
+
+int
 report(struct cli *c, mc_status (*make)(const mc_model *, const mc_recipe *, const mc_options *, mc_report **))
 {
 	mc_model *m = NULL;
 	mc_report *r = NULL;
-	mc_status st = mc_load_path(c->model, &c->options, &m);
+	mc_status st;
 	int code = EXIT_BAD;
 
+	say_time(c, NULL);
+	st = mc_load_path(c->model, &c->options, &m);
+	say_time(c, "reading");
 	print_diagnostics(c, of_model, m);
 	if (st == MC_OK)
 		st = make(m, c->recipe, &c->options, &r);
+	say_time(c, "analysing");
 	print_diagnostics(c, of_report, r);
 	if (st == MC_OK || st == MC_INCOMPLETE)
 		code = judge(c, st, mc_report_fit(r));
+	if (code != EXIT_BAD && make == mc_analyze && strcmp(c->format, "html") == 0)
+		analyse_beside(c, m);
 	if (code != EXIT_BAD && write_output(c, (struct result){r, write_report}))
 		code = EXIT_BAD;
+	say_time(c, "writing");
+	free_beside(c);
 	mc_report_free(r);
 	mc_model_free(m);
 	return code;
@@ -316,12 +360,15 @@ run_advise(struct cli *c)
 }
 
 static const struct command commands[] = {
-	{"estimate", "MODEL", "predict the peak memory of one training job", run_estimate, mc_has_format, NO_VERDICT},
-	{"check", "MODEL", "the same against a --budget or a --device: exit code 0 fits, 1 does not", run_estimate, mc_has_format, MUST_JUDGE},
-	{"sweep", "MODEL", "a table over --vary NAME=VALUES..; with --fit the largest that fits", run_sweep, mc_sweep_has_format, MAY_JUDGE},
-	{"advise", "MODEL", "what to change so that it fits a --budget or a --device, best first", run_advise, mc_sweep_has_format, MUST_JUDGE},
-	{"inspect", "MODEL", "say what the file holds, without training it", run_inspect, mc_has_format, NO_VERDICT},
-	{"events", "MODEL", "list every allocation and release of the two simulated steps", run_events, mc_has_format, NO_VERDICT},
+	{"estimate", "MODEL", "predict the peak memory of one training job", run_estimate, mc_has_format, NO_VERDICT, 0},
+	{"check", "MODEL", "the same against a --budget or a --device: exit code 0 fits, 1 does not", run_estimate, mc_has_format, MUST_JUDGE, 0},
+	{"sweep", "MODEL", "a table over --vary NAME=VALUES..; with --fit the largest that fits", run_sweep, mc_sweep_has_format, MAY_JUDGE, 0},
+	{"advise", "MODEL", "what to change so that it fits a --budget or a --device, best first", run_advise, mc_sweep_has_format, MUST_JUDGE, 0},
+	{"inspect", "MODEL", "say what the file holds, without training it", run_inspect, mc_has_format, NO_VERDICT, 0},
+	{"annotate", "MODEL", "the ONNX model again with the analysis in its metadata, to -o OUT.onnx", run_annotate, mc_has_format, NO_VERDICT, 0},
+	{"diff", "A B", "what grew between two reports (JSON), two models, or a model and two recipes", run_diff, mc_diff_has_format, NO_VERDICT, 2},
+	{"compare", "MODEL", "the prediction beside a --measured snapshot of PyTorch's allocator", run_compare, mc_diff_has_format, NO_VERDICT, 0},
+	{"events", "MODEL", "list every allocation and release of the two simulated steps", run_events, mc_has_format, NO_VERDICT, 0},
 };
 
 /* ---- options ---------------------------------------------------------------------------------------------------------- */
@@ -344,7 +391,7 @@ check_recipe(const struct cli *c, mc_status st)
 	return EXIT_BAD;
 }
 
-static int
+int
 read_recipe(struct cli *c, const char *kind, const char *path)
 {
 	FILE *f = fopen(path, "rb");
@@ -465,6 +512,23 @@ read_calibration(struct cli *c, const char *text)
 	return check_recipe(c, mc_recipe_set(c->recipe, key, text + n + 1));
 }
 
+/* "5%", "0.05" */
+static int
+read_tolerance(struct cli *c, const char *text)
+{
+	char *stop;
+	double n = strtod(text, &stop);
+
+	if (*stop == '%') {
+		n /= 100;
+		stop++;
+	}
+	if (stop == text || *stop || !(n >= 0 && n <= 100))
+		return usage_error("--tolerance takes a share such as 5% or 0.05, not", text);
+	c->tolerance = n;
+	return EXIT_DONE;
+}
+
 static int
 read_vary(struct cli *c, const char *text)
 {
@@ -475,14 +539,16 @@ read_vary(struct cli *c, const char *text)
 }
 
 static int
-read_threads(struct cli *c, const char *text)
+read_count(const char *option, const char *text, unsigned most, unsigned *out)
 {
 	char *stop;
 	unsigned long n = strtoul(text, &stop, 10);
 
-	if (stop == text || *stop || n > 256)
-		return usage_error("--threads takes a number to 256, not", text);
-	c->threads = (unsigned)n;
+	if (stop == text || *stop || *text == '-' || n > most) {
+		fprintf(stderr, "memcrest: --%s takes a number to %u, not %s\n", option, most, text);
+		return EXIT_BAD;
+	}
+	*out = (unsigned)n;
 	return EXIT_DONE;
 }
 
@@ -507,10 +573,16 @@ set_option(struct cli *c, const char *name, const char *value)
 		c->options.dump_after = value;
 	else if (strcmp(name, "calibrate") == 0)
 		return read_calibration(c, value);
+	else if (strcmp(name, "measured") == 0)
+		c->measured = value;
+	else if (strcmp(name, "tolerance") == 0)
+		return read_tolerance(c, value);
 	else if (strcmp(name, "vary") == 0)
 		return read_vary(c, value);
 	else if (strcmp(name, "threads") == 0)
-		return read_threads(c, value);
+		return read_count(name, value, 256, &c->threads);
+	else if (strcmp(name, "depth") == 0)
+		return read_count(name, value, 1000, &c->view.depth);
 	else if (strcmp(name, "program") == 0)
 		c->options.program = value;
 	else if (strncmp(name, "limit-", 6) == 0)
@@ -528,6 +600,10 @@ read_option(struct cli *c, int argc, char **argv, int *i)
 	const char *value;
 	size_t len = eq ? (size_t)(eq - arg) : strlen(arg);
 
+	if (strcmp(arg, "-v") == 0 || strcmp(arg, "--verbose") == 0) {
+		c->verbose = true;
+		return EXIT_DONE;
+	}
 	if (strcmp(arg, "--allow-incomplete") == 0 || strcmp(arg, "-q") == 0 || strcmp(arg, "--quiet") == 0) {
 		*(arg[2] == 'a' ? &c->allow_incomplete : &c->quiet) = true;
 		return EXIT_DONE;
@@ -569,15 +645,18 @@ help(void)
 	    "  --shape INPUT=8x3x336x336\n"
 	    "  --program NAME         which program of a .pt2 archive that holds several\n"
 	    "  -f, --format NAME      text (default), json, ... (memcrest --list-formats)\n"
+	    "  --depth N              dot: modules of that depth are one node each\n"
 	    "  -o, --output FILE      instead of standard output\n"
 	    "  --allow-incomplete     exit 0 even if the answer is only a lower bound, or may or may not fit\n"
 	    "  --budget 80GiB         check, sweep, advise: what PyTorch's allocator may take; with --device or --calibrate context, the whole process\n"
 	    "  --device NAME          the card, whose memory is the budget (--list-devices)\n"
 	    "  --calibrate context=510MiB   what a process of yours takes besides the allocator, measured; also workspace=N\n"
+	    "  --measured FILE        compare: a pickle of torch.cuda.memory._snapshot(); --tolerance 5%% is how far the peak may be off\n"
 	    "  --vary NAME=A,B,C..D   sweep: a column of a key or size; 4..64 doubles, 4..64+4 and 1,2,3..9 go in equal steps; may repeat\n"
 	    "  --fit[=NAME]           sweep: instead of all values of that column, the largest that fits\n"
 	    "  --threads N            sweep, advise: default one a processor\n"
 	    "  -q, --quiet            no warnings\n"
+	    "  -v, --verbose          say on standard error how long each part takes\n"
 	    "  --dump-ir PASS         the graph after a pass, on standard error (load, or one of --list-passes)\n"
 	    "  --limit-memory N, --limit-file N, --limit-member N, --limit-nodes N, --limit-values N, --limit-depth N\n"
 	    "  --help, --version, --list-ops, --list-passes, --list-formats, --list-devices, --list-diagnostics\n\n"
@@ -609,6 +688,8 @@ run(struct cli *c, const struct command *cmd, int argc, char **argv)
 
 			if (code)
 				return code;
+		} else if (c->model && c->nother < cmd->most_others) {
+			c->others[c->nother++] = argv[i];
 		} else if (c->model) {
 			return usage_error("one model at a time, not also", argv[i]);
 		} else {
@@ -617,18 +698,20 @@ run(struct cli *c, const struct command *cmd, int argc, char **argv)
 	}
 	if (!c->model)
 		return usage_error("which model? A file name is missing after", cmd->name);
+	look_at_terminal(c);
 	return cmd->run(c);
 }
 
 int
 main(int argc, char **argv)
 {
-	struct cli c = {.format = "text"};
+	struct cli c = {.format = "text", .tolerance = 0.05};
 	int code = -1;
 
 	if (argc < 2)
 		return usage_error("a command is missing", "");
 	mc_options_init(&c.options);
+	mc_view_init(&c.view);
 	c.options.dump = dump;
 	c.recipe = mc_recipe_new();
 	if (!c.recipe)

@@ -35,6 +35,7 @@ typedef struct mc_model mc_model;
 typedef struct mc_recipe mc_recipe;
 typedef struct mc_report mc_report;
 typedef struct mc_sweep mc_sweep;
+typedef struct mc_diff mc_diff;
 
 typedef enum {
 	MC_OK = 0,
@@ -93,6 +94,7 @@ MC_API size_t mc_model_diagnostics(const mc_model *, mc_diagnostic *out, size_t 
 
 /* Recipes: every key at its default, then set one by one or from JSON; later wins. The first error stays and makes mc_analyze() fail. */
 MC_API mc_recipe *mc_recipe_new(void);                               /* NULL: no memory */
+MC_API mc_recipe *mc_recipe_copy(const mc_recipe *);                 /* NULL: no memory */
 MC_API void mc_recipe_free(mc_recipe *);
 MC_API mc_status mc_recipe_set(mc_recipe *, const char *key, const char *value);
 MC_API mc_status mc_recipe_set_dim(mc_recipe *, const char *name, int64_t value);
@@ -140,8 +142,34 @@ MC_API void mc_sweep_free(mc_sweep *);
  */
 MC_API mc_status mc_advise(const mc_model *, const mc_recipe *, const mc_options *, unsigned threads, mc_progress_fn *, void *user, mc_sweep **out);
 
-/* Writes a report in a format of mc_list("formats"), or "events". Unknown format: MC_BAD_INPUT, nothing written. */
+/* How a report is shown; zero fields mean the default. Set size with mc_view_init(). */
+typedef struct {
+	size_t size;
+	unsigned depth;            /* dot: levels of modules that are drawn, the rest folded into them */
+	unsigned width;            /* text: columns of the terminal */
+	int colour;                /* text: may use colours */
+	const mc_report *beside[4];        /* html: the same job at other precisions, to be drawn beside it; ends with NULL */
+} mc_view;
+MC_API void mc_view_init(mc_view *);
+
+/* Writes a report in a format of mc_list("formats"), or "events". Unknown format: MC_BAD_INPUT, nothing written. MC_LIMIT: its numbers are too large for it. */
 MC_API mc_status mc_write(const mc_report *, const char *format, mc_write_fn *, void *user);
+
+MC_API mc_status mc_write_view(const mc_report *, const char *format, const mc_view *, mc_write_fn *, void *user);   /* view NULL = the defaults */
+
+/* The model's file again with the report in its metadata: an ONNX file that was loaded by its path. MC_BAD_INPUT: it is none, or writing failed. */
+MC_API int mc_can_annotate(const mc_model *);
+MC_API mc_status mc_annotate(const mc_model *, const mc_report *, mc_write_fn *, void *user);
+
+/* What grew between two reports in JSON, or between a measurement (pickle of torch.cuda.memory._snapshot()) and a prediction. Free *out even on failure. */
+MC_API mc_status mc_diff_reports(const char *a, size_t na, const char *name_a, const char *b, size_t nb, const char *name_b, mc_diff **out);
+MC_API mc_status mc_diff_measured(const mc_report *, const void *pickle, size_t n, const char *name, mc_diff **out);
+MC_API int mc_diff_same(const mc_diff *);
+MC_API double mc_diff_error(const mc_diff *);                        /* of the peak: 0.02 = the second is 2 % above the first */
+MC_API mc_status mc_diff_write(const mc_diff *, const char *format, mc_write_fn *, void *user);     /* "text", "md", "html", "json" */
+MC_API int mc_diff_has_format(const char *format);
+MC_API size_t mc_diff_diagnostics(const mc_diff *, mc_diagnostic *out, size_t cap);
+MC_API void mc_diff_free(mc_diff *);
 
 MC_API int mc_has_format(const char *format);
 

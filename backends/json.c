@@ -365,10 +365,10 @@ document(const struct report *r)
 }
 
 static bool
-write(const struct report *r, struct buf *b)
+write(const struct report *r, struct emit *e)
 {
 	json_t *o = document(r);
-	bool ok = json_print(o, b);
+	bool ok = json_print(o, e->b);
 
 	json_decref(o);
 	return ok;

@@ -109,23 +109,6 @@ write_text(const struct sweep_table *s, struct buf *b)
 
 /* ---- csv ---------------------------------------------------------------------------------------------------------- */
 
-static void
-csv_cell(struct buf *b, struct str s)
-{
-	bool quote = false;
-
-	for (uint32_t i = 0; i < s.n; i++)
-		quote |= s.p[i] == ',' || s.p[i] == '"' || s.p[i] == '\n';
-	if (!quote) {
-		buf_str(b, s);
-		return;
-	}
-	buf_str(b, S("\""));
-	for (uint32_t i = 0; i < s.n; i++)
-		buf_put(b, s.p[i] == '"' ? "\"\"" : s.p + i, s.p[i] == '"' ? 2 : 1);
-	buf_str(b, S("\""));
-}
-
 static bool
 write_csv(const struct sweep_table *s, struct buf *b)
 {

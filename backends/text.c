@@ -8,12 +8,6 @@
 
 #define ROWS 12
 
-static unsigned
-percent(uint64_t part, uint64_t whole)
-{
-	return whole ? (unsigned)((double)part / (double)whole * 100 + 0.5) : 0;
-}
-
 static void
 bytes_cell(struct buf *b, uint64_t n, int width)
 {
@@ -37,37 +31,38 @@ path_cell(struct buf *b, struct str s, int width)
 		buf_fmt(b, "%-*.*s", width, SFMT(s));
 }
 
-/* ---- the answer -------------------------------------------------------------------------------------------- */
+/* A column for names, narrower on a narrow terminal. */
+#define FULL 100
 
-static const char *
-dominant(const struct factors *f, uint64_t *bytes)
+static int
+narrow(const struct emit *e, int full)
 {
-	static const char *const name[] = {"parameters", "gradients", "optimizer state", "activations"};
-	uint64_t n[] = {f->of[FAC_PARAM], f->of[FAC_GRAD], f->of[FAC_OPT], factors_act(f)};
-	unsigned best = 0;
+	int less = e->view.width && e->view.width < FULL ? full - (FULL - (int)e->view.width) : full;
 
-	for (unsigned i = 1; i < 4; i++)
-		if (n[i] > n[best])
-			best = i;
-	*bytes = n[best];
-	return name[best];
+	return less < 16 ? 16 : less;
 }
 
+/* Escape sequences, on terminals that may have them: "1" bold, "31" red, "32" green. */
+static const char *
+paint(const struct emit *e, const char *code)
+{
+	return !e->view.colour ? "" : strcmp(code, "1") == 0 ? "\033[1m" : strcmp(code, "31") == 0 ? "\033[31m" : strcmp(code, "32") == 0 ? "\033[32m" : "\033[0m";
+}
+
+/* ---- the answer -------------------------------------------------------------------------------------------- */
+
 static void
-answer(const struct report *r, struct buf *b)
+answer(const struct report *r, struct emit *e)
 {
 	const struct step_row *st = &r->steps[r->peak_step];
-	const struct factors *f = &st->phases[st->phase].at;
-	struct str module = scope_path(r->g, r->g->nodes[r->peak_node].scope), node = graph_str(r->g, r->g->nodes[r->peak_node].name);
+	struct buf *b = e->b;
 	uint64_t most;
-	const char *what = dominant(f, &most);
-	char h[32], k[32], e[32];
+	const char *what = dominant(peak_factors(r), &most);
+	char h[32], k[32], x[32];
 
-	buf_fmt(b, "peak       %s%s of tensors (%s bytes); the plain sum of the factors is %s\n", r->lower_bound ? "at least " : "", human_bytes(st->tensors, h),
-	    exact_bytes(st->tensors, e), human_bytes(factors_total(&r->plain), k));
-	buf_fmt(b, "where      step %u, %s: %.*s", r->peak_step, phase_name(st->phase), SFMT(r->peak_op));
-	if (module.n || node.n)
-		buf_fmt(b, " of %.*s%s%.*s", SFMT(module), module.n && node.n ? ", node " : "", SFMT(node));
+	buf_fmt(b, "peak       %s%s%s%s of tensors (%s bytes); the plain sum of the factors is %s\n", r->lower_bound ? "at least " : "", paint(e, "1"),
+	    human_bytes(st->tensors, h), paint(e, ""), exact_bytes(st->tensors, x), human_bytes(factors_total(&r->plain), k));
+	buf_fmt(b, "where      step %u, %s: %.*s", r->peak_step, phase_name(st->phase), SFMT(peak_place(r, e->a)));
 	if (r->peak_modality)
 		buf_fmt(b, " (%s)", modality_name(r->peak_modality));
 	buf_fmt(b, "\ndominated  by %s: %s, %u %%\n", what, human_bytes(most, h), percent(most, st->tensors));
@@ -130,15 +125,16 @@ shortage(const struct report *r, struct buf *b)
 }
 
 static void
-verdict(const struct report *r, struct buf *b)
+verdict(const struct report *r, struct emit *e)
 {
+	struct buf *b = e->b;
 	const struct verdict *v = &r->verdict;
 	uint64_t margin = v->margin < 0 ? -(uint64_t)v->margin : (uint64_t)v->margin;
 	char h[32], k[32];
 
 	if (!v->asked)
 		return;
-	buf_fmt(b, "verdict    %s %s: %s %s\n", !v->sure ? "may or may not fit in" : v->fits ? "fits in" : "does not fit in", human_bytes(v->budget, h),
+	buf_fmt(b, "verdict    %s%s%s %s: %s %s\n", paint(e, v->sure && v->fits ? "32" : "31"), !v->sure ? "may or may not fit in" : v->fits ? "fits in" : "does not fit in", paint(e, ""), human_bytes(v->budget, h),
 	    human_bytes(margin, k), v->margin < 0 ? "too much" : "to spare");
 }
 
@@ -209,14 +205,17 @@ count_cell(struct buf *b, uint32_t n)
 }
 
 static void
-modules(const struct report *r, struct buf *b)
+modules(const struct report *r, struct emit *e)
 {
-	buf_fmt(b, "\n%-44s%7s%12s%13s%12s%10s\n", "largest modules, at the peak", "count", "total", "activations", "parameters", "modality");
+	struct buf *b = e->b;
+	int w = narrow(e, 42);
+
+	buf_fmt(b, "\n%-*s%7s%12s%13s%12s%10s\n", w + 2, "largest modules, at the peak", "count", "total", "activations", "parameters", "modality");
 	for (uint32_t i = 0; i < r->nmodules_alike && i < ROWS; i++) {
 		const struct alike_row *m = &r->modules_alike[i];
 
 		buf_fmt(b, "  ");
-		path_cell(b, m->name, 42);
+		path_cell(b, m->name, w);
 		count_cell(b, m->count);
 		bytes_cell(b, m->bytes, 12);
 		bytes_cell(b, factors_act(&m->at), 13);
@@ -226,17 +225,19 @@ modules(const struct report *r, struct buf *b)
 }
 
 static void
-live(const struct report *r, struct buf *b)
+live(const struct report *r, struct emit *e)
 {
+	struct buf *b = e->b;
+	int w = narrow(e, 51);
 	uint32_t shown = 0;
 
-	buf_fmt(b, "\n%-53s%7s%12s  %-10s%s\n", "largest storages alive at the peak", "count", "total", "factor", "shape");
+	buf_fmt(b, "\n%-*s%7s%12s  %-10s%s\n", w + 2, "largest storages alive at the peak", "count", "total", "factor", "shape");
 	for (uint32_t i = 0; i < r->nlive_alike && i < ROWS; i++) {
 		const struct alike_row *l = &r->live_alike[i];
 		const struct geom *x = r->sched->storages[l->storage].geom;
 
 		buf_fmt(b, "  ");
-		path_cell(b, l->name, 51);
+		path_cell(b, l->name, w);
 		count_cell(b, l->count);
 		bytes_cell(b, l->bytes, 12);
 		buf_fmt(b, "  %-10s%s[", l->factor, dtype_info(x->dtype)->name);
@@ -317,22 +318,24 @@ contents(const struct report *r, struct buf *b)
 }
 
 static bool
-write(const struct report *r, struct buf *b)
+write(const struct report *r, struct emit *e)
 {
+	struct buf *b = e->b;
+
 	if (!r->sched) {
 		contents(r, b);
 		return !b->failed;
 	}
-	verdict(r, b);
-	answer(r, b);
+	verdict(r, e);
+	answer(r, e);
 	memory(r, b);
 	host(r, b);
 	shortage(r, b);
 	factors(r, b);
 	activations(r, b);
 	modalities(r, b);
-	modules(r, b);
-	live(r, b);
+	modules(r, e);
+	live(r, e);
 	assumptions(r, b);
 	return !b->failed;
 }

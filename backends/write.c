@@ -8,7 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct backend *const table[] = {&backend_text, &backend_json, &backend_events};
+static const struct backend *const table[] = {
+#define FORMAT(id) &backend_##id,
+#include "format.def"
+#undef FORMAT
+};
 
 const struct backend *
 backend_at(unsigned i)
@@ -47,17 +51,58 @@ finish(struct out *o, bool ok)
 	return ok ? MC_OK : MC_BAD_INPUT;
 }
 
+struct job {                       /* a report to be written */
+	const struct backend *backend;
+	const struct report *r;
+	struct emit *e;
+};
+
+static bool
+write_report(void *arg)
+{
+	struct job *j = arg;
+
+	return j->backend->write(j->r, j->e);
+}
+
+void
+mc_view_init(mc_view *v)
+{
+	memset(v, 0, sizeof *v);
+	v->size = sizeof *v;
+}
+
 mc_status
-mc_write(const mc_report *r, const char *format, mc_write_fn *fn, void *user)
+mc_write_view(const mc_report *r, const char *format, const mc_view *view, mc_write_fn *fn, void *user)
 {
 	const struct backend *b = backend_by_name(str_of(format));
 	struct out o = {.fn = fn, .user = user};
+	struct emit e = {.b = &o.b};
+	struct job j = {b, r ? &r->r : NULL, &e};
+	struct ctx c;
+	mc_status st;
 
 	if (!b || !r || (!r->r.sched && !b->inspects))
 		return MC_BAD_INPUT;
+	if (!ctx_open(&c, NULL))
+		return MC_NO_MEMORY;
+	mc_view_init(&e.view);
+	if (view && view->size >= sizeof *view)
+		e.view = *view;
+	e.a = c.a;
 	o.b.write = forward;
 	o.b.user = &o;
-	return finish(&o, b->write(&r->r, &o.b));
+	st = ctx_enter(&c, write_report, &j);
+	ctx_close(&c);
+	if (e.too_large)
+		st = MC_LIMIT;
+	return finish(&o, st == MC_OK) == MC_OK ? MC_OK : st == MC_OK ? MC_BAD_INPUT : st;
+}
+
+mc_status
+mc_write(const mc_report *r, const char *format, mc_write_fn *fn, void *user)
+{
+	return mc_write_view(r, format, NULL, fn, user);
 }
 
 int
@@ -154,6 +199,17 @@ list_keys(struct buf *b)
 	}
 }
 
+/* Of the format xml. */
+static void
+list_schema(struct buf *b)
+{
+	static const char schema[] =
+#include "backends/report.xsd.inc"
+	    ;
+
+	buf_str(b, ((struct str){schema, sizeof schema - 1}));
+}
+
 mc_status
 mc_list(const char *what, mc_write_fn *fn, void *user)
 {
@@ -161,7 +217,7 @@ mc_list(const char *what, mc_write_fn *fn, void *user)
 		const char *name;
 		void (*list)(struct buf *);
 	} lists[] = {{"ops", list_ops}, {"passes", list_passes}, {"formats", list_formats}, {"keys", list_keys}, {"devices", list_devices},
-	    {"diagnostics", list_diagnostics}};
+	    {"diagnostics", list_diagnostics}, {"schema", list_schema}};
 	struct out o = {.fn = fn, .user = user};
 
 	o.b.write = forward;

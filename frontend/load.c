@@ -167,6 +167,32 @@ mc_recipe_new(void)
 	return r;
 }
 
+struct copy_work {
+	mc_recipe *to;
+	const mc_recipe *from;
+};
+
+static bool
+copy_recipe(void *arg)
+{
+	struct copy_work *w = arg;
+
+	w->to->r = *recipe_copy(w->to->c.a, &w->from->r);
+	return true;
+}
+
+mc_recipe *
+mc_recipe_copy(const mc_recipe *from)
+{
+	struct copy_work w = {mc_recipe_new(), from};
+
+	if (w.to && ctx_enter(&w.to->c, copy_recipe, &w) != MC_OK) {
+		mc_recipe_free(w.to);
+		return NULL;
+	}
+	return w.to;
+}
+
 static bool
 set_text(void *arg)
 {

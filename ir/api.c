@@ -104,8 +104,8 @@ ctx_enter(struct ctx *c, bool (*work)(void *), void *arg)
 	return st;
 }
 
-static size_t
-diagnostics(const struct ctx *c, mc_diagnostic *out, size_t cap)
+size_t
+ctx_diagnostics(const struct ctx *c, mc_diagnostic *out, size_t cap)
 {
 	size_t n = 0;
 
@@ -123,19 +123,19 @@ diagnostics(const struct ctx *c, mc_diagnostic *out, size_t cap)
 size_t
 mc_model_diagnostics(const mc_model *m, mc_diagnostic *out, size_t cap)
 {
-	return m ? diagnostics(&m->c, out, cap) : 0;
+	return m ? ctx_diagnostics(&m->c, out, cap) : 0;
 }
 
 size_t
 mc_recipe_diagnostics(const mc_recipe *r, mc_diagnostic *out, size_t cap)
 {
-	return r ? diagnostics(&r->c, out, cap) : 0;
+	return r ? ctx_diagnostics(&r->c, out, cap) : 0;
 }
 
 size_t
 mc_report_diagnostics(const mc_report *r, mc_diagnostic *out, size_t cap)
 {
-	return r ? diagnostics(&r->c, out, cap) : 0;
+	return r ? ctx_diagnostics(&r->c, out, cap) : 0;
 }
 
 void
@@ -216,7 +216,7 @@ verdict_fit(const struct verdict *v)
 size_t
 mc_sweep_diagnostics(const mc_sweep *s, mc_diagnostic *out, size_t cap)
 {
-	return s ? diagnostics(&s->c, out, cap) : 0;
+	return s ? ctx_diagnostics(&s->c, out, cap) : 0;
 }
 
 void

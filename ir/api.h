@@ -32,6 +32,7 @@ struct mc_sweep {
 };
 
 /* api.c */
+size_t ctx_diagnostics(const struct ctx *, mc_diagnostic *out, size_t cap);
 bool ctx_open(struct ctx *, const mc_options *);                 /* false: no memory */
 void ctx_close(struct ctx *);
 mc_fit verdict_fit(const struct verdict *);

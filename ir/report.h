@@ -74,11 +74,20 @@ struct segment_row {
 	bool small, expandable;
 };
 
+struct place_row {                 /* where the allocator put a storage */
+	uint64_t offset, bytes;    /* of the block, within the segment */
+	uint32_t segment;          /* its number, from 0 in the order in which the driver gave them */
+	uint32_t event;
+};
+
 struct memory_row {                /* what PyTorch's allocator and the driver would say */
 	uint64_t allocated, reserved;      /* each the largest of both steps */
 	uint64_t allocated_at, reserved_at, largest_free;  /* at the peak of the tensors; the last: of one block */
 	struct segment_row *segments;  uint32_t nsegment;        /* there */
 	struct block_row *blocks;      uint32_t nblock;
+	struct place_row *places;  /* per storage, 0 bytes = no block; segments that were given back are in it too */
+	struct place_row workspaces[2];    /* of cuBLAS, 0 bytes = none */
+	uint64_t *segment_bytes;       uint32_t nsegment_ever;   /* at the end, by number; 0 = given back */
 	uint32_t flushes;          /* how often cached segments were given back for want of memory */
 	uint64_t limit;            /* what cudaMalloc could give, 0 = no limit */
 	uint64_t short_of;         /* the first request that could not be met, 0 = none */
@@ -114,6 +123,7 @@ struct report {
 	uint8_t peak_modality;
 	struct live_row *live;      uint32_t nlive;
 	struct module_row *modules; uint32_t nmodule;
+	struct str *module_like;   /* per row of modules: its path, numbers of repeated ones as * */
 	struct alike_row *modules_alike;    uint32_t nmodules_alike;     /* largest first, as live_alike */
 	struct alike_row *live_alike;       uint32_t nlive_alike;
 	struct modality_row modalities[MOD_COUNT];

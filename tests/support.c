@@ -69,6 +69,53 @@ release_analysis(struct analysed a)
 	mc_model_free(a.m);
 }
 
+mc_report *
+test_report(const char *path, const char *json, mc_model **m)
+{
+	mc_recipe *recipe = mc_recipe_new();
+	mc_report *r = NULL;
+	mc_status st = mc_load_path(path, NULL, m);
+
+	if (st != MC_OK)
+		fail_msg("%s: loading failed", path);
+	assert_int_equal(mc_recipe_json(recipe, json, strlen(json), NULL), MC_OK);
+	st = mc_analyze(*m, recipe, NULL, &r);
+	assert_true(st == MC_OK || st == MC_INCOMPLETE);
+	mc_recipe_free(recipe);
+	return r;
+}
+
+static int
+collect(void *user, const void *p, size_t n)
+{
+	buf_put(user, p, n);
+	return 0;
+}
+
+static struct buf
+write_once(const mc_report *r, const char *format)
+{
+	struct buf b = {0};
+
+	if (mc_write(r, format, collect, &b) != MC_OK)
+		fail_msg("%s was not written", format);
+	buf_put(&b, "", 1);
+	assert_false(b.failed);
+	return b;
+}
+
+char *
+test_write(const mc_report *r, const char *format, size_t *n)
+{
+	struct buf b = write_once(r, format), again = write_once(r, format);
+
+	assert_int_equal(b.n, again.n);
+	assert_memory_equal(b.p, again.p, b.n);
+	free(again.p);
+	*n = b.n - 1;
+	return b.p;
+}
+
 char *
 test_read(const char *path, size_t *n)
 {

@@ -21,6 +21,10 @@ struct analysed test_analyse(const char *text_ir, const char *recipe_json);     
 struct analysed test_analyse_file(const char *path, const char *recipe_json);
 void release_analysis(struct analysed);
 
+/* A report in a format, to be freed; NUL-terminated. Fails the test unless two writings are the same. */
+char *test_write(const mc_report *, const char *format, size_t *n);
+mc_report *test_report(const char *path, const char *recipe_json, mc_model **m);   /* of a file; a lower bound will do */
+
 char *test_read(const char *path, size_t *n);      /* whole file, NUL-terminated; fails the test */
 
 /* archive.c */

@@ -85,3 +85,26 @@ record_blocks(void *user, const struct replay *r, const uint32_t *block)
 	m->allocated_at = r->a->allocated;
 	m->reserved_at = r->a->reserved;
 }
+
+/* ---- places ------------------------------------------------------------------------------------------------------- */
+
+void
+record_place(struct replay *r, struct place_row *p, uint32_t block, uint32_t event)
+{
+	const struct alloc_block *b = &r->a->blocks[block];
+
+	if (block)
+		*p = (struct place_row){b->offset, b->size, b->segment, event};
+}
+
+void
+record_segments(struct replay *r)
+{
+	struct memory_row *m = r->places;
+
+	m->nsegment_ever = r->a->nsegment + 1;
+	m->segment_bytes = NEW(r->a->a, uint64_t, m->nsegment_ever);
+	for (uint32_t b = 1; b < r->a->nblock; b++)
+		if ((r->a->blocks[b].state == BLOCK_USED || r->a->blocks[b].state == BLOCK_FREE) && r->a->blocks[b].segment < m->nsegment_ever)
+			m->segment_bytes[r->a->blocks[b].segment] += r->a->blocks[b].size;
+}

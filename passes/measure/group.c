@@ -62,11 +62,13 @@ name_modules(struct grouping *t)
 	const uint32_t *count = count_numbered(t);
 
 	t->canon = NEW(t->a->c->a, uint32_t, t->r->nmodule);
+	t->r->module_like = NEW(t->a->c->a, struct str, t->r->nmodule);
 	for (uint32_t i = 1; i < t->r->nmodule; i++) {
 		struct str part = last_part(t->r->modules[i].path), up = strtab_str(t->names, t->canon[t->r->modules[i].parent]);
 		bool many = is_number(part) && count[sibling_key(t, i)] > 1;
 
 		t->canon[i] = strtab_id(t->names, str_fmt(t->a->c->a, "%.*s%s%.*s", SFMT(up), up.n ? "." : "", SFMT(many ? S("*") : part)));
+		t->r->module_like[i] = strtab_str(t->names, t->canon[i]);
 	}
 }
 

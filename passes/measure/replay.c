@@ -144,6 +144,12 @@ run_event(struct replay *r, const struct schedule *s, uint32_t event, uint32_t *
 		return;
 	}
 	block[i] = replay_alloc(r, st);
+	if (r->places) {
+		record_place(r, &r->places->places[i], block[i], event);
+		for (unsigned t = 0; t < THREAD_COUNT; t++)
+			if (r->workspace[t] && !r->places->workspaces[t].bytes)
+				record_place(r, &r->places->workspaces[t], r->workspace[t], event);
+	}
 	if (r->short_of && !short_before)
 		r->short_event = event;
 }
@@ -210,7 +216,13 @@ pass_replay(struct analysis *a)
 		return false;
 	conf.alloc.limit = m->limit = a->machine.limit_low;
 	replay_start(&x, a->c->a, &conf);
+	if (!a->brief) {
+		m->places = NEW(a->c->a, struct place_row, a->sched->nstorage + 1u);
+		x.places = m;
+	}
 	replay_schedule(&x, a->sched, a->report->steps[a->report->peak_step].event, record_blocks, a);
+	if (x.places)
+		record_segments(&x);
 	fill_steps(a->report, &x);
 	m->allocated = larger(a->report->steps[1].allocated, a->report->steps[2].allocated);
 	m->reserved = larger(a->report->steps[1].reserved, a->report->steps[2].reserved);

@@ -2,6 +2,7 @@
 #ifndef MC_REPLAY_H
 #define MC_REPLAY_H
 
+#include "../../ir/report.h"
 #include "allocator.h"
 
 struct replay_conf {
@@ -30,6 +31,7 @@ struct replay {
 	uint32_t workspace[THREAD_COUNT];      /* blocks */
 	uint64_t short_of;         /* bytes of the first request that could not be met, 0 = none */
 	uint32_t short_event;      /* of the schedule */
+	struct memory_row *places; /* if not NULL, where everything lies is written down here */
 };
 
 void replay_start(struct replay *, struct arena *, const struct replay_conf *);
@@ -45,6 +47,8 @@ void replay_schedule(struct replay *, const struct schedule *, uint32_t event, v
     void *user);
 
 /* blockmap.c: segments and blocks at an instant, for the report; user is the analysis */
+void record_place(struct replay *, struct place_row *, uint32_t block, uint32_t event);
+void record_segments(struct replay *);             /* at the end */
 void record_blocks(void *user, const struct replay *, const uint32_t *block);
 
 #endif

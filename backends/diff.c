@@ -1,0 +1,325 @@
+/*
+ * diff: two JSON reports row by row: memory, factors, phases, modalities, modules, recipe. Rows of modules are those that grew or shrank most;
+ * one whose change is that of a single child is left out.
+ */
+#include "diff.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MODULES 20
+
+struct inputs {
+	struct mc_diff *d;
+	struct str text[2];
+	json_t *o[2];
+	const struct report *r;
+};
+
+void
+diff_bytes(struct mc_diff *d, unsigned section, struct str name, int64_t a, int64_t b)
+{
+	ROOM(d->c.a, d->rows, d->nrow, d->cap, 1);
+	d->rows[d->nrow++] = (struct diff_row){.section = (uint8_t)section, .name = str_copy(d->c.a, name), .a = a, .b = b};
+	d->differs |= a != b;
+}
+
+mc_status
+diff_begin(mc_diff **out)
+{
+	*out = calloc(1, sizeof **out);
+	if (!*out || !ctx_open(&(*out)->c, NULL)) {
+		free(*out);
+		*out = NULL;
+		return MC_NO_MEMORY;
+	}
+	return MC_OK;
+}
+
+/* ---- reading -------------------------------------------------------------------------------------------------------- */
+
+static void
+drop(void *p)
+{
+	json_decref(p);
+}
+
+static bool
+read_report(struct inputs *in, unsigned i)
+{
+	struct ctx *c = &in->d->c;
+	const char *schema;
+	json_error_t e;
+
+	c->file = i ? in->d->title_b : in->d->title_a;
+	in->o[i] = json_loadb(in->text[i].p, in->text[i].n, 0, &e);
+	if (!in->o[i])
+		return diag(c, DIAG_JSON_BAD, e.line, e.column, e.text);
+	arena_defer(c->a, drop, in->o[i]);
+	schema = json_string_value(json_object_get(in->o[i], "schema"));
+	if (!schema || strcmp(schema, "memcrest/report") != 0)
+		return diag(c, DIAG_JSON_FIELD, SFMT(S("schema")), "memcrest/report");
+	return true;
+}
+
+static int64_t
+number(const json_t *o, const char *a, const char *b)
+{
+	o = json_object_get(o, a);
+	return json_integer_value(b ? json_object_get(o, b) : o);
+}
+
+static struct str
+text_of(const json_t *o, const char *key)
+{
+	const json_t *s = json_object_get(o, key);
+
+	return json_is_string(s) ? (struct str){json_string_value(s), (uint32_t)json_string_length(s)} : S("");
+}
+
+static int64_t
+total(const json_t *factors)
+{
+	uint64_t n = (uint64_t)json_integer_value(json_object_get(factors, "param")) + (uint64_t)json_integer_value(json_object_get(factors, "grad"));
+
+	n += (uint64_t)json_integer_value(json_object_get(factors, "opt")) + (uint64_t)json_integer_value(json_object_get(factors, "act"));
+	return (int64_t)n;
+}
+
+/* ---- rows ------------------------------------------------------------------------------------------------------------- */
+
+static void
+memory_rows(struct inputs *in)
+{
+	static const char *const keys[][2] = {{"tensors", "peak of tensors"}, {"allocated", "allocated"}, {"reserved", "reserved"}};
+	const json_t *a = json_object_get(in->o[0], "peak"), *b = json_object_get(in->o[1], "peak");
+
+	for (unsigned i = 0; i < 3; i++)
+		diff_bytes(in->d, DIFF_MEMORY, str_of(keys[i][1]), number(a, keys[i][0], NULL), number(b, keys[i][0], NULL));
+	diff_bytes(in->d, DIFF_MEMORY, S("process, low"), number(a, "process", "low"), number(b, "process", "low"));
+	diff_bytes(in->d, DIFF_MEMORY, S("process, high"), number(a, "process", "high"), number(b, "process", "high"));
+}
+
+static void
+factor_rows(struct inputs *in)
+{
+	static const char *const keys[][3] = {{"factors", "param", "parameters"}, {"factors", "grad", "gradients"}, {"factors", "opt", "optimizer state"},
+	    {"act", "saved", "activations, saved"}, {"act", "transient", "activations, transient"}, {"act", "input", "input"}};
+	const json_t *a = json_object_get(in->o[0], "peak"), *b = json_object_get(in->o[1], "peak");
+
+	for (unsigned i = 0; i < 6; i++)
+		diff_bytes(in->d, DIFF_FACTORS, str_of(keys[i][2]), number(a, keys[i][0], keys[i][1]), number(b, keys[i][0], keys[i][1]));
+}
+
+static void
+phase_rows(struct inputs *in)
+{
+	static const char *const phases[] = {"forward", "backward", "optimizer"};
+
+	for (unsigned i = 0; i < 2; i++)
+		for (unsigned p = 0; p < 3; p++) {
+			const json_t *a = json_array_get(json_object_get(in->o[0], "steps"), i), *b = json_array_get(json_object_get(in->o[1], "steps"), i);
+
+			diff_bytes(in->d, DIFF_PHASES, str_fmt(in->d->c.a, "step %u, %s", i + 1, phases[p]), number(a, "phases", phases[p]), number(b, "phases", phases[p]));
+		}
+}
+
+/* Items of a list of both, matched by a key: those of the first in its order, then what only the second has. */
+struct pair {
+	struct str name;
+	int64_t a, b;
+};
+
+static struct pair *
+match(struct inputs *in, const char *list, const char *key, uint32_t *n)
+{
+	struct strtab *names = strtab_new(in->d->c.a);
+	const json_t *l[2] = {json_object_get(in->o[0], list), json_object_get(in->o[1], list)}, *x;
+	struct pair *p = NEW(in->d->c.a, struct pair, json_array_size(l[0]) + json_array_size(l[1]) + 1);
+	size_t i;
+
+	for (unsigned side = 0; side < 2; side++)
+		json_array_foreach(l[side], i, x) {
+			uint32_t id = strtab_id(names, text_of(x, key));
+
+			p[id].name = text_of(x, key);
+			*(side ? &p[id].b : &p[id].a) = total(json_object_get(x, "factors"));
+		}
+	*n = strtab_count(names);
+	return p;
+}
+
+static uint64_t
+change(const struct pair *p)
+{
+	return p->a > p->b ? (uint64_t)p->a - (uint64_t)p->b : (uint64_t)p->b - (uint64_t)p->a;
+}
+
+static int
+by_change(const void *x, const void *y)
+{
+	const struct pair *a = x, *b = y;
+	uint64_t m = change(a), n = change(b);
+
+	return m != n ? (m > n ? -1 : 1) : a->name.n != b->name.n ? (a->name.n < b->name.n ? -1 : 1) : memcmp(a->name.p, b->name.p, a->name.n);
+}
+
+/* A row says nothing of its own if the next, a child, changed as much. */
+static bool
+is_shell(const struct pair *p, uint32_t i, uint32_t n)
+{
+	const struct pair *next = &p[i + 1];
+
+	return i + 1 < n && change(next) == change(&p[i]) && next->name.n > p[i].name.n && str_starts(next->name, p[i].name);
+}
+
+static void
+module_rows(struct inputs *in)
+{
+	uint32_t n, shown = 0;
+	struct pair *p = match(in, "modules", "path", &n);
+
+	if (n < 2)
+		return;
+	p++;       /* without the model itself, whose path is empty */
+	n--;
+	qsort(p, n, sizeof *p, by_change);
+	for (uint32_t i = 0; i < n && shown < MODULES && change(&p[i]); i++)
+		if (!is_shell(p, i, n)) {
+			diff_bytes(in->d, DIFF_MODULES, p[i].name, p[i].a, p[i].b);
+			shown++;
+		}
+}
+
+static void
+modality_rows(struct inputs *in)
+{
+	uint32_t n;
+	struct pair *p = match(in, "modalities", "name", &n);
+
+	for (uint32_t i = 1; i < n; i++)
+		if (p[i].a || p[i].b)
+			diff_bytes(in->d, DIFF_MODALITIES, p[i].name, p[i].a, p[i].b);
+}
+
+static struct str
+value_text(struct inputs *in, const json_t *v)
+{
+	char *s = v ? json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
+	struct str out = str_copy(in->d->c.a, str_of(s ? s : "-"));
+
+	free(s);
+	return out;
+}
+
+static void
+recipe_row(struct inputs *in, const char *outer, const char *key, const json_t *a, const json_t *b)
+{
+	struct mc_diff *d = in->d;
+
+	if (json_equal((json_t *)(uintptr_t)a, (json_t *)(uintptr_t)b))
+		return;
+	ROOM(d->c.a, d->rows, d->nrow, d->cap, 1);
+	d->rows[d->nrow] = (struct diff_row){.section = DIFF_RECIPE, .text_a = value_text(in, a), .text_b = value_text(in, b)};
+	d->rows[d->nrow++].name = str_fmt(d->c.a, "%s%s%s", outer, *outer ? "." : "", key);
+}
+
+static void
+recipe_rows(struct inputs *in)
+{
+	json_t *a = json_object_get(in->o[0], "recipe"), *b = json_object_get(in->o[1], "recipe"), *x, *y;
+	const char *key, *key2;
+
+	json_object_foreach(b, key, x) {
+		if (!json_is_object(x))
+			recipe_row(in, "", key, json_object_get(a, key), x);
+		json_object_foreach(x, key2, y)
+			recipe_row(in, key, key2, json_object_get(json_object_get(a, key), key2), y);
+	}
+}
+
+static bool
+diff_work(void *arg)
+{
+	struct inputs *in = arg;
+
+	if (!read_report(in, 0) || !read_report(in, 1))
+		return false;
+	memory_rows(in);
+	factor_rows(in);
+	phase_rows(in);
+	modality_rows(in);
+	module_rows(in);
+	recipe_rows(in);
+	return true;
+}
+
+/* ---- doors ----------------------------------------------------------------------------------------------------------------- */
+
+mc_status
+mc_diff_reports(const char *a, size_t na, const char *name_a, const char *b, size_t nb, const char *name_b, mc_diff **out)
+{
+	struct inputs in = {.text = {{a, (uint32_t)na}, {b, (uint32_t)nb}}};
+	mc_status st = na > UINT32_MAX || nb > UINT32_MAX ? MC_LIMIT : diff_begin(out);
+
+	if (st != MC_OK)
+		return st;
+	in.d = *out;
+	in.d->title_a = str_of(name_a);
+	in.d->title_b = str_of(name_b);
+	return ctx_enter(&in.d->c, diff_work, &in);
+}
+
+static bool
+compare_work(void *arg)
+{
+	struct inputs *in = arg;
+
+	return compare_read(in->d, in->r, in->text[0]);
+}
+
+mc_status
+mc_diff_measured(const mc_report *r, const void *pickle, size_t n, const char *name, mc_diff **out)
+{
+	struct inputs in = {.r = r ? &r->r : NULL, .text = {{pickle, (uint32_t)n}}};
+	mc_status st = n > UINT32_MAX ? MC_LIMIT : !r || !r->r.sched ? MC_BAD_INPUT : diff_begin(out);
+
+	if (st != MC_OK)
+		return st;
+	in.d = *out;
+	in.d->c.file = str_of(name);
+	in.d->title_a = S("measured");
+	in.d->title_b = S("predicted");
+	return ctx_enter(&in.d->c, compare_work, &in);
+}
+
+int
+mc_diff_same(const mc_diff *d)
+{
+	return !d->differs;
+}
+
+/* Of the peaks, the first rows. */
+double
+mc_diff_error(const mc_diff *d)
+{
+	const struct diff_row *r = d->nrow ? &d->rows[0] : NULL;
+
+	return r && r->a ? ((double)r->b - (double)r->a) / (double)r->a : 0;
+}
+
+size_t
+mc_diff_diagnostics(const mc_diff *d, mc_diagnostic *out, size_t cap)
+{
+	return d ? ctx_diagnostics(&d->c, out, cap) : 0;
+}
+
+void
+mc_diff_free(mc_diff *d)
+{
+	if (!d)
+		return;
+	ctx_close(&d->c);
+	free(d);
+}

@@ -1,0 +1,171 @@
+/* XML over libxml2's writer. What is written goes through to the report's own output; nothing is kept. */
+#include "xml_part.h"
+
+#include <libxml/xmlwriter.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct xml {
+	xmlTextWriterPtr w;
+	struct emit *e;
+	struct buf clean;          /* text made fit for XML, NUL-terminated */
+	bool failed;
+};
+
+static void
+release(void *p)
+{
+	struct xml *x = p;
+
+	if (x->w)
+		xmlFreeTextWriter(x->w);
+	x->w = NULL;
+	free(x->clean.p);
+	x->clean.p = NULL;
+}
+
+static int
+sink(void *user, const char *p, int n)
+{
+	struct xml *x = user;
+
+	buf_put(x->e->b, p, (size_t)n);
+	return x->e->b->failed ? -1 : n;
+}
+
+struct xml *
+xml_start(struct emit *e, bool declared)
+{
+	struct xml *x = NEW(e->a, struct xml, 1);
+	xmlOutputBufferPtr out = xmlOutputBufferCreateIO(sink, NULL, x, NULL);
+
+	x->e = e;
+	x->w = out ? xmlNewTextWriter(out) : NULL;
+	arena_defer(e->a, release, x);
+	x->failed = !x->w || xmlTextWriterSetIndent(x->w, declared) < 0;
+	if (!x->failed && declared)
+		x->failed = xmlTextWriterStartDocument(x->w, NULL, "UTF-8", NULL) < 0;
+	return x;
+}
+
+bool
+xml_end(struct xml *x)
+{
+	bool ok = !x->failed && xmlTextWriterEndDocument(x->w) >= 0 && xmlTextWriterFlush(x->w) >= 0;
+
+	ok = ok && !x->e->b->failed && !x->clean.failed;
+	arena_cancel(x->e->a, x);
+	return ok;
+}
+
+/* ---- text ------------------------------------------------------------------------------------------------------- */
+
+/* Length of the UTF-8 sequence at p, 0 = there is none that XML allows. */
+static uint32_t
+sequence(const unsigned char *p, uint32_t n)
+{
+	uint32_t len = p[0] < 0x80 ? 1 : p[0] >= 0xc2 && p[0] < 0xe0 ? 2 : p[0] >= 0xe0 && p[0] < 0xf0 ? 3 : p[0] >= 0xf0 && p[0] < 0xf5 ? 4 : 0;
+	uint32_t ch = len == 1 ? p[0] : len == 2 ? p[0] & 0x1fu : len == 3 ? p[0] & 0xfu : p[0] & 7u;
+
+	if (!len || len > n)
+		return 0;
+	for (uint32_t i = 1; i < len; i++) {
+		if ((p[i] & 0xc0) != 0x80)
+			return 0;
+		ch = ch << 6 | (p[i] & 0x3fu);
+	}
+	if ((len == 3 && ch < 0x800) || (len == 4 && (ch < 0x10000 || ch > 0x10ffff)) || (ch >= 0xd800 && ch < 0xe000) || ch == 0xfffe || ch == 0xffff)
+		return 0;
+	return ch < 32 && ch != '\t' && ch != '\n' && ch != '\r' ? 0 : len;
+}
+
+static const xmlChar *
+clean(struct xml *x, struct str s)
+{
+	x->clean.n = 0;
+	for (uint32_t i = 0; i < s.n;) {
+		uint32_t len = sequence((const unsigned char *)s.p + i, s.n - i);
+
+		buf_put(&x->clean, len ? s.p + i : "\xef\xbf\xbd", len ? len : 3);
+		i += len ? len : 1;
+	}
+	buf_put(&x->clean, "", 1);
+	return (const xmlChar *)(x->clean.failed ? "" : x->clean.p);
+}
+
+void
+xml_text(struct xml *x, struct str s)
+{
+	x->failed = x->failed || xmlTextWriterWriteString(x->w, clean(x, s)) < 0;
+}
+
+void
+xml_raw(struct xml *x, struct str s)
+{
+	x->failed = x->failed || xmlTextWriterWriteRawLen(x->w, (const xmlChar *)s.p, (int)s.n) < 0;
+}
+
+void
+xml_fmt(struct xml *x, const char *fmt, ...)
+{
+	char text[1024];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof text, fmt, ap);
+	va_end(ap);
+	xml_text(x, str_of(text));
+}
+
+/* ---- elements ------------------------------------------------------------------------------------------------------ */
+
+void
+xml_open(struct xml *x, const char *name)
+{
+	x->failed = x->failed || xmlTextWriterStartElement(x->w, (const xmlChar *)name) < 0;
+}
+
+void
+xml_close(struct xml *x)
+{
+	x->failed = x->failed || xmlTextWriterEndElement(x->w) < 0;
+}
+
+void
+xml_close_html(struct xml *x)
+{
+	x->failed = x->failed || xmlTextWriterFullEndElement(x->w) < 0;
+}
+
+void
+xml_element(struct xml *x, const char *name, struct str text)
+{
+	xml_open(x, name);
+	xml_text(x, text);
+	xml_close_html(x);
+}
+
+void
+xml_attr(struct xml *x, const char *name, struct str s)
+{
+	x->failed = x->failed || xmlTextWriterWriteAttribute(x->w, (const xmlChar *)name, clean(x, s)) < 0;
+}
+
+void
+xml_attr_fmt(struct xml *x, const char *name, const char *fmt, ...)
+{
+	char text[1024];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof text, fmt, ap);
+	va_end(ap);
+	xml_attr(x, name, str_of(text));
+}
+
+void
+xml_attr_bytes(struct xml *x, const char *name, uint64_t n)
+{
+	xml_attr_fmt(x, name, "%llu", (unsigned long long)n);
+}
