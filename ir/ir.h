@@ -216,6 +216,7 @@ struct graph {
 	struct str format, producer;
 	uint32_t file_nodes;       /* nodes that the file has, control nodes included */
 	uint8_t file_dtype;        /* dtype of most floating-point parameters */
+	bool decomposed;           /* operators may be taken apart: not the program as it was captured */
 	bool has_frames;           /* stack traces are there */
 	bool has_scopes;
 	uint32_t root_class;       /* interned */
