@@ -209,6 +209,7 @@ read_node(struct loader *l, const json_t *node)
 	l->g->nodes[n].target = graph_name(l->g, target);
 	l->g->nodes[n].name = graph_name(l->g, json_get_str(node, "name"));
 	l->g->nodes[n].flags = (uint8_t)(l->flags | (inplace ? NF_INPLACE : 0));
+	l->g->nodes[n].autocast = l->autocast;
 	l->g->nodes[n].scope = export_scope(l, json_get_str(meta, "nn_module_stack"));
 	read_trace(l, n, json_get_str(meta, "stack_trace"));
 	if (l->g->decomposed)

@@ -52,6 +52,8 @@ static const struct job {
 	{"llava_7b.train.bf16.stack.pt2", "", "llava_7b--stage2-bf16-fp32-picture", 0, false, false},
 	{"llava_7b.train.bf16.stack.pt2", "", "llava_7b--stage2-bf16-b1", 0, false, false},
 	{"llava_7b.train.bf16.stack.pt2", "", "llava_7b--b1-s64-fp32", 0, false, false},
+	{"autocast.pt2", "", "autocast--fp32", 0, true, false},       /* regions of the model's own, one that casts and one that does not */
+	{"autocast.pt2", "", "autocast--bf16-mixed", 0, true, false},
 	/* after run_decompositions(), and run_decompositions({}) */
 	{"llama_tiny.core.pt2", "", "llama_tiny--fp32", 0, true, false},
 	{"llama_tiny.core.pt2", "", "llama_tiny--bf16-b4", 0, true, false},
