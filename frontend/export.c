@@ -104,6 +104,18 @@ read_ranges(struct loader *l, const json_t *ranges)
 
 /* ---- the archive ---------------------------------------------------------------------------------------------------------- */
 
+/* Since torch 2.5 a program says that it is as captured; what went through run_decompositions, and everything older, is not. */
+static bool
+is_decomposed(const json_t *doc)
+{
+	const json_t *verifiers = json_object_get(doc, "verifiers");
+
+	for (size_t i = 0; i < json_array_size(verifiers); i++)
+		if (str_eq(json_str(json_array_get(verifiers, i)), S("TRAINING")))
+			return false;
+	return true;
+}
+
 static bool
 read_program(struct loader *l, const json_t *doc)
 {
@@ -116,6 +128,7 @@ read_program(struct loader *l, const json_t *doc)
 		return export_expected(l, "graph_module", "graph and signature");
 	if (major != 8)
 		diag(l->c, DIAG_BAD_SCHEMA, (long long)major);
+	l->g->decomposed = is_decomposed(doc);
 	l->tensors = json_object_get(graph, "tensor_values");
 	l->symints = json_object_get(graph, "sym_int_values");
 	l->g->producer = version.n ? str_fmt(l->c->a, "torch.export %.*s", SFMT(version)) : S("torch.export");
@@ -209,8 +222,10 @@ read_state_dict(struct loader *l, const struct zip_archive *z, struct str name)
 	    !zip_find_suffix(z, str_fmt(l->c->a, "data/weights/%.*s.pt", SFMT(name)), &member))
 		return true;
 	inner = zip_open_member(l->c, z, member);
-	if (!inner || !zip_has(inner, S("data.pkl")))
-		return true;           /* ties are all that it would say */
+	if (!inner || !zip_has(inner, S("data.pkl"))) {
+		graph_note(l->g, "%.*s cannot be read: parameters that share their storage are taken for separate ones", SFMT(member));
+		return l->c->nerror == 0;
+	}
 	l->c->place = str_fmt(l->c->a, "%.*s: data.pkl", SFMT(member));
 	if (!zip_read(l->c, inner, S("data.pkl"), &text))
 		return false;

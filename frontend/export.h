@@ -31,7 +31,7 @@ struct loader {
 	uint32_t owner_cap;
 	const json_t *weights;     /* records of tensors by name, or */
 	const struct pickle *state;        /* the state dict, in older archives */
-	uint8_t flags;             /* of nodes, by the region they are in */
+	uint8_t flags, autocast;   /* of nodes, by the region they are in */
 	unsigned depth;            /* of regions */
 	uint32_t region_first;     /* values above it were made in the region being read */
 	struct rebound *rebound;   /* names that inner regions took, to give back */

@@ -64,6 +64,37 @@ read_trace(struct loader *l, uint32_t n, struct str trace)
 	l->g->nodes[n].nframe = l->trace_n;
 }
 
+/* Behind the last "key": " in the text, which is a list of lists of records, the oldest one innermost. */
+static struct str
+last_record(struct str text, struct str key)
+{
+	for (uint32_t i = text.n; i-- > 0;) {
+		struct str at = str_sub(text, i, text.n), name;
+
+		if (!str_starts(at, key))
+			continue;
+		at = str_sub(at, key.n, at.n);
+		return str_cut(&at, '"', &name) ? name : S("");
+	}
+	return S("");
+}
+
+/* Which operator of the program as it was captured the node is a piece of: from_node says it, before torch 2.6 torch_fn, "linear_1;function.linear". */
+static void
+read_origin(struct loader *l, uint32_t n, const json_t *meta)
+{
+	struct str from = json_get_str(meta, "from_node"), fn = json_get_str(meta, "torch_fn"), name = S("");
+	struct node *x = &l->g->nodes[n];
+
+	if (from.n) {
+		x->fx = graph_name(l->g, last_record(from, S("\"name\": \"")));
+		x->fx_target = graph_name(l->g, last_record(from, S("\"target\": \"")));
+	} else if (fn.n && str_cut(&fn, ';', &name)) {
+		x->fx = graph_name(l->g, name);
+		x->fx_target = graph_name(l->g, str_sub(fn, (uint32_t)(str_find(fn, '.') + 1), fn.n));
+	}
+}
+
 /* ---- nodes -------------------------------------------------------------------------------------------------------- */
 
 static bool
@@ -178,8 +209,11 @@ read_node(struct loader *l, const json_t *node)
 	l->g->nodes[n].target = graph_name(l->g, target);
 	l->g->nodes[n].name = graph_name(l->g, json_get_str(node, "name"));
 	l->g->nodes[n].flags = (uint8_t)(l->flags | (inplace ? NF_INPLACE : 0));
+	l->g->nodes[n].autocast = l->autocast;
 	l->g->nodes[n].scope = export_scope(l, json_get_str(meta, "nn_module_stack"));
 	read_trace(l, n, json_get_str(meta, "stack_trace"));
+	if (l->g->decomposed)
+		read_origin(l, n, meta);
 	return set_args(l, n, in, op) && set_results(l, n, out);
 }
 

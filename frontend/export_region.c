@@ -146,19 +146,34 @@ switches_gradients_off(const json_t *node, struct str target)
 	return false;
 }
 
+/* wrap_with_autocast(device, dtype, enabled, cache, ..). The device was the exporter's; training runs on its own. */
+static uint8_t
+region_autocast(struct loader *l, const json_t *node, struct str target)
+{
+	const json_t *on = json_object_get(input_at(node, 2), "as_bool"), *type = json_object_get(input_at(node, 1), "as_scalar_type");
+
+	if (!str_ends(target, S("wrap_with_autocast")) || !on)
+		return l->autocast;
+	if (!json_is_true(on))
+		return AUTOCAST_OFF;
+	return (uint8_t)dtype_by_serde(json_is_integer(type) ? json_integer_value(type) : -1);
+}
+
 static bool
 inline_region(struct loader *l, const json_t *node, struct str target, const struct region *r)
 {
 	struct tensors in, out;
-	uint8_t kept = l->flags;
+	uint8_t kept = l->flags, autocast = l->autocast;
 	bool ok;
 
 	if (!read_operands(l, node, r->operand, &in))
 		return false;
 	if (switches_gradients_off(node, target))
 		l->flags |= NF_NO_GRAD;
+	l->autocast = region_autocast(l, node, target);
 	ok = read_region(l, r->graph, &in, &out);
 	l->flags = kept;
+	l->autocast = autocast;
 	for (size_t k = 0; ok && k < out.n; k++)
 		if (out.val[k] && result_at(node, k))
 			name_value(l, json_get_str(result_at(node, k), "name"), out.val[k]);

@@ -16,7 +16,7 @@ static const char *
 by_magic(const struct source *src)
 {
 	static const struct {
-		uint8_t at, n;
+		uint16_t at, n;
 		const char *bytes, *sentence;
 	} table[] = {
 		{0, 24, "version https://git-lfs.", "a git-lfs pointer: the model itself was not fetched (git lfs pull)"},
@@ -27,6 +27,11 @@ by_magic(const struct source *src)
 		{0, 4, "GGUF", "a GGUF file: weights for inference without a graph; export the PyTorch model with " EXPORT},
 		{0, 4, "lmgg", "a GGML file: weights for inference without a graph; export the PyTorch model with " EXPORT},
 		{0, 8, "\x89HDF\r\n\x1a\n", "an HDF5 file (Keras weights): it has no PyTorch graph"},
+		{257, 5, "ustar", "a tar archive: unpack it, and give the model that is in it"},
+		{0, 2, "\x1f\x8b", "a gzip file: unpack it, and give the model that is in it"},
+		{0, 6, "\xfd" "7zXZ\0", "an xz file: unpack it, and give the model that is in it"},
+		{0, 4, "\x28\xb5\x2f\xfd", "a zstd file: unpack it, and give the model that is in it"},
+		{0, 6, "\x93NUMPY", "a NumPy array: weights without a graph; export the PyTorch model with " EXPORT},
 		{0, 8, "PYTORCH1", "an archive of a PyTorch preview release, older than TorchScript: load it there, and export with " EXPORT},
 		{0, 14, "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19", "a checkpoint of torch.save in its old format: tensors without a graph; build the model, load them, and export with " EXPORT},
 	};

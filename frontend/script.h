@@ -111,12 +111,12 @@ enum thing_kind {
 	THING_NONE, THING_INT, THING_FLOAT, THING_BOOL, THING_STR, THING_TENSOR, THING_LIST, THING_TUPLE, THING_DICT,
 	THING_OBJECT,              /* a module, or an instance of a script class */
 	THING_CLASS, THING_FUNC,
-	THING_EITHER               /* None or not, as a condition will say */
+	THING_EITHER               /* None or not, this text or that, as a condition will say */
 };
 
 struct thing {
 	uint8_t kind;
-	uint32_t val;              /* TENSOR; INT, FLOAT, BOOL that only sizes or data decide: the graph's value; 0 = known now */
+	uint32_t val;              /* TENSOR; INT, FLOAT, BOOL that only sizes or data decide: the graph's value; 0 = known now; STR: 1 = only how long it is at least */
 	union {
 		int64_t i;
 		double f;
@@ -246,6 +246,10 @@ bool script_builtin(struct script *, struct str name, const struct args *, struc
 struct thing script_math(struct script *, const char *what, struct thing a, struct thing b);
 struct thing script_measure(struct script *, const char *what, struct thing of, struct thing index, enum thing_kind);
 struct thing script_get(struct script *, struct thing list, struct thing index);
+
+/* script_text.c */
+bool thing_is_text(const struct thing *);
+bool script_text(struct script *, struct str name, const struct args *, struct thing *out);        /* false: no such function */
 
 /* script_list.c */
 bool script_unpack(struct script *, struct thing from, uint32_t n, struct thing *);

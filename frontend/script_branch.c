@@ -80,9 +80,16 @@ struct merge {
 	unsigned depth;
 };
 
+/* Two names for one tensor in both branches are two names for one tensor behind them. */
 static uint32_t
 new_slot(struct merge *m, struct thing a, struct thing b)
 {
+	for (uint32_t i = m->n; a.kind == THING_TENSOR && i > 0 && i + 64 > m->n; i--) {
+		const struct slot *x = &m->slots[i - 1];
+
+		if (x->a.kind == THING_TENSOR && x->b.kind == THING_TENSOR && x->a.val == a.val && x->b.val == b.val)
+			return x->val;
+	}
 	ROOM(m->s->c->a, m->slots, m->n, m->cap, 1);
 	m->slots[m->n] = (struct slot){a, b, val_new(m->s->g, VAL_NODE, S(""))};
 	return m->slots[m->n++].val;
@@ -145,7 +152,7 @@ merged(struct merge *m, const struct thing *a, const struct thing *b)
 		return thing_tensor(new_slot(m, *a, *b));
 	if (thing_is_number(a) && thing_is_number(b))
 		return (struct thing){.kind = a->kind == b->kind ? a->kind : THING_FLOAT, .val = new_slot(m, *a, *b)};
-	if (a->kind == THING_NONE || b->kind == THING_NONE)
+	if (a->kind == THING_NONE || b->kind == THING_NONE || (thing_is_text(a) && thing_is_text(b)))
 		return either(m, a, b);
 	return (struct thing){0};
 }

@@ -146,6 +146,17 @@ either_is_none(struct script *s, const struct either *e)
 	return a ? e->cond : script_math(s, "__not__", e->cond, thing_none());
 }
 
+/* One tensor, if branches that sizes decide made it so. */
+static bool
+is_decided_later(const struct script *s, struct str name, const struct thing *x, const struct thing *y)
+{
+	const struct val *a = &s->g->vals[x->val], *b = &s->g->vals[y->val];
+
+	if (name.p[0] != '_' || x->kind != THING_TENSOR || y->kind != THING_TENSOR || x->val == y->val)
+		return false;
+	return (a->kind == VAL_NODE && s->g->nodes[a->node].op == OP_ENDIF) || (b->kind == VAL_NODE && s->g->nodes[b->node].op == OP_ENDIF);
+}
+
 static bool
 compare_things(struct script *s, struct str name, const struct args *a, struct thing *out)
 {
@@ -160,6 +171,8 @@ compare_things(struct script *s, struct str name, const struct args *a, struct t
 		return false;
 	if (x->kind == THING_EITHER && y->kind == THING_NONE)
 		*out = either_is_none(s, x->u.either);
+	else if (is_decided_later(s, name, x, y))
+		*out = script_measure(s, "is", *x, *y, THING_BOOL);
 	else if (thing_is_number(x) && thing_is_number(y) && (x->val || y->val))
 		*out = script_math(s, "eq", *x, *y);
 	else
@@ -205,7 +218,7 @@ special(struct script *s, struct str name, const struct args *a, struct thing *o
 		*out = a->at[0];
 		return true;
 	}
-	if (str_eq(name, S("format")) || str_eq(name, S("percentFormat")) || str_eq(name, S("warn")) || str_eq(name, S("manual_seed")) || str_eq(name, S("str")))
+	if (str_eq(name, S("warn")) || str_eq(name, S("manual_seed")) || script_text(s, name, a, out))
 		return true;
 	*found = false;
 	return true;
@@ -259,6 +272,22 @@ arithmetic(struct script *s, struct str name, const struct args *a, struct thing
 	return true;
 }
 
+/* Arithmetic on what is not understood is not understood; it is no operator on tensors. */
+static bool
+is_lost(struct str name, const struct args *a)
+{
+	bool lost = false;
+
+	if (!number_has(name))
+		return false;
+	for (uint32_t i = 0; i < a->n; i++) {
+		if (a->at[i].kind == THING_TENSOR || a->at[i].kind == THING_LIST)
+			return false;
+		lost |= a->at[i].kind == THING_UNKNOWN;
+	}
+	return lost;
+}
+
 bool
 script_builtin(struct script *s, struct str name, const struct args *a, struct thing *out, bool *found)
 {
@@ -269,6 +298,10 @@ script_builtin(struct script *s, struct str name, const struct args *a, struct t
 		return true;
 	if (all_numbers(a) && arithmetic(s, name, a, out))
 		return true;
+	if (is_lost(name, a)) {
+		*out = (struct thing){0};
+		return true;
+	}
 	if (a->n && a->at[0].kind == THING_TENSOR && ask_tensor(s, name, a, out))
 		return true;
 	if (!(a->n > 1 && str_eq(name, S("index"))) && about_device(name, out))

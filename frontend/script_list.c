@@ -415,9 +415,5 @@ script_list_call(struct script *s, struct str name, const struct args *a, struct
 	*found = false;
 	if (list || dict)
 		return change(s, name, a, out, found);
-	if (x && x->kind == THING_STR && (str_eq(name, S("add")) || str_eq(name, S("slice")) || str_eq(name, S("len")))) {
-		*out = (struct thing){0};
-		*found = true;
-	}
 	return true;
 }

@@ -153,7 +153,9 @@ thing_equal(const struct thing *a, const struct thing *b, bool *known)
 	case THING_NONE:
 		return true;
 	case THING_STR:
-		return str_eq(a->u.s, b->u.s);
+		if (a->val || b->val)
+			*known = false;
+		return !a->val && !b->val && str_eq(a->u.s, b->u.s);
 	case THING_TENSOR:
 		return a->val == b->val;
 	case THING_LIST:

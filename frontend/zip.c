@@ -7,6 +7,8 @@
 #include <string.h>
 #include <zip.h>
 
+#define MAX_PACKED (64u << 20)    /* of an archive that is a compressed member of another */
+
 struct zip_archive {
 	zip_t *z;
 	struct str root;           /* first path component of the first member, with its slash; may be empty */
@@ -85,6 +87,29 @@ zip_open_source(struct ctx *c, const struct source *src)
 	return NULL;
 }
 
+static bool
+is_packed(const struct zip_archive *a, zip_int64_t i)
+{
+	zip_stat_t st;
+
+	return zip_stat_index(a->z, (zip_uint64_t)i, 0, &st) == 0 && (st.valid & ZIP_STAT_COMP_METHOD) && st.comp_method != ZIP_CM_STORE;
+}
+
+/* An archive that is compressed has no directory to go to before all of it is unpacked. */
+static struct zip_archive *
+open_packed(struct ctx *c, const struct zip_archive *outer, zip_int64_t i, struct str name)
+{
+	zip_stat_t st;
+	struct str text;
+	struct source src;
+
+	if (zip_stat_index(outer->z, (zip_uint64_t)i, 0, &st) || !(st.valid & ZIP_STAT_SIZE) || st.size > MAX_PACKED || !zip_read(c, outer, name, &text))
+		return NULL;
+	src = (struct source){(const unsigned char *)text.p, text.n, name};
+	return zip_peek(c, &src);
+}
+
+
 /* A member that is an archive itself. If it is stored, libzip reads it where it lies. */
 struct zip_archive *
 zip_open_member(struct ctx *c, const struct zip_archive *outer, struct str name)
@@ -92,7 +117,11 @@ zip_open_member(struct ctx *c, const struct zip_archive *outer, struct str name)
 	struct zip_archive *a = NEW(c->a, struct zip_archive, 1);
 	zip_int64_t i = locate(outer, name);
 	zip_error_t e;
-	zip_source_t *zs = i < 0 ? NULL : zip_source_zip(outer->z, outer->z, (zip_uint64_t)i, 0, 0, -1);
+	zip_source_t *zs;
+
+	if (i >= 0 && is_packed(outer, i))
+		return open_packed(c, outer, i, name);
+	zs = i < 0 ? NULL : zip_source_zip(outer->z, outer->z, (zip_uint64_t)i, 0, 0, -1);
 
 	if (!zs)
 		return NULL;

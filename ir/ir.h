@@ -167,13 +167,15 @@ enum node_flag { NF_NO_GRAD = 1, NF_INPLACE = 2, NF_DEAD = 4, NF_ADDED = 8, NF_I
 	NF_DOWNCAST = 256          /* .. or back to the dtype of the parameters */
 };
 
+#define AUTOCAST_OFF 0xffu
+
 struct node {
 	uint32_t name;             /* in the file, interned; may be empty */
 	uint32_t target;           /* the operator as the file spells it, interned */
 	uint16_t op;               /* enum op_id; OP_NONE = unknown */
 	uint16_t flags;
 	uint8_t modality;
-	uint8_t autocast;          /* region: 0 = outside, else the dtype that the file itself casts to */
+	uint8_t autocast;          /* of the file's own: 0 = none says, else the dtype that it casts to, or AUTOCAST_OFF */
 	uint16_t narg, nout;
 	uint32_t arg;              /* first of narg entries in graph.args, in schema order */
 	uint32_t out;              /* first of nout entries in graph.ids: the values made */
@@ -216,6 +218,7 @@ struct graph {
 	struct str format, producer;
 	uint32_t file_nodes;       /* nodes that the file has, control nodes included */
 	uint8_t file_dtype;        /* dtype of most floating-point parameters */
+	bool decomposed;           /* operators may be taken apart: not the program as it was captured */
 	bool has_frames;           /* stack traces are there */
 	bool has_scopes;
 	uint32_t root_class;       /* interned */

@@ -67,6 +67,16 @@ static const struct {
 	/* None on one side of a branch that only sizes decide: the same condition says later which it is */
 	{NET FORWARD "    _0 = torch.eq(torch.dim(x), 2)\n    if _0:\n      b = torch.neg(x)\n    else:\n      b = None\n    if torch.__isnot__(b, None):\n      c = unchecked_cast(Tensor, b)\n      y = torch.add(x, c)\n"
 	    "    else:\n      y = x\n    return y\n", STATE, "neg[4,6] add[4,6]"},
+	/* a reason why not: its length is asked; sizes decide which it is, and in one case there is none */
+	{NET FORWARD "    if torch.ne(torch.dim(x), 2):\n      why = torch.format(\"{} dims\", torch.dim(x))\n    else:\n      why = \"training\"\n    if torch.__not__(torch.gt(torch.len(why), 0)):\n      y = torch.relu(x)\n"
+	    "    else:\n      y = torch.neg(x)\n    return y\n", STATE, "neg[4,6]"},
+	{NET FORWARD "    if torch.ne(torch.dim(x), 2):\n      why = \"dims\"\n    else:\n      why = \"\"\n    if torch.__not__(torch.gt(torch.len(why), 0)):\n      y = torch.relu(x)\n"
+	    "    else:\n      y = torch.neg(x)\n    return y\n", STATE, "relu[4,6]"},
+	/* whether two names are one tensor is known when sizes have decided */
+	{NET FORWARD "    if torch.eq(torch.dim(x), 2):\n      a, b = x, x\n    else:\n      a, b = torch.unsqueeze(x, 0), torch.unsqueeze(x, 0)\n    if torch.__is__(a, b):\n      y = torch.relu(a)\n    else:\n"
+	    "      y = torch.add(a, b)\n    return y\n", STATE, "relu[4,6]"},
+	{NET FORWARD "    l = annotate(List[bool], [])\n    _0 = torch.append(l, False)\n    _1 = torch.append(l, ops.prim.requires_grad(x))\n    _2 = torch.append(l, True)\n    if torch.any(l):\n      y = torch.relu(x)\n    else:\n"
+	    "      y = torch.neg(x)\n    return y\n", STATE, "relu[4,6]"},
 	/* sizes: unpacked, sliced, joined */
 	{NET FORWARD "    b, c, = torch.size(x)\n    return torch.view(x, [b, torch.floordiv(c, 2), 2])\n", STATE, "view[4,3,2]"},
 	{NET FORWARD "    _0 = torch.slice(torch.size(x), None, -1)\n    return torch.view(x, torch.add(_0, [2, 3]))\n", STATE, "view[4,2,3]"},

@@ -55,6 +55,19 @@ static const struct job {
 	{"llava_7b.train.bf16.stack.pt2", "", "llava_7b--stage2-bf16-fp32-picture", 0, false, false},
 	{"llava_7b.train.bf16.stack.pt2", "", "llava_7b--stage2-bf16-b1", 0, false, false},
 	{"llava_7b.train.bf16.stack.pt2", "", "llava_7b--b1-s64-fp32", 0, false, false},
+	{"autocast.pt2", "", "autocast--fp32", 0, true, false},       /* regions of the model's own, one that casts and one that does not */
+	{"autocast.pt2", "", "autocast--bf16-mixed", 0, true, false},
+	/* after run_decompositions(), and run_decompositions({}) */
+	{"llama_tiny.core.pt2", "", "llama_tiny--fp32", 0, true, false},
+	{"llama_tiny.core.pt2", "", "llama_tiny--bf16-b4", 0, true, false},
+	{"llama_tiny.core.pt2", "", "llama_tiny--eager-fp32", 0, true, false},
+	{"toy_vlm.core.pt2", "", "toy_vlm--fp32", 0, true, false},
+	{"toy_vlm.core.pt2", "", "toy_vlm--bf16-sgd-momentum", 0, true, false},
+	{"toy_vlm.core.pt2", "", "toy_vlm--vision-frozen-mixed", 0, true, false},
+	{"toy_vlm.stripped.pt2", "", "toy_vlm--bf16-sgd-momentum", 0, false, false},       /* nodes do not say their origin */
+	{"toy_vlm.stripped.pt2", "", "toy_vlm--vision-frozen-mixed", 0, false, true},
+	{"inplace_views.functional.pt2", "", "inplace_views--fp32", 0, true, false},
+	{"inplace_views.functional.pt2", "", "inplace_views--bf16", 0, true, false},
 	{"llava_tiny.train.pt", "model.", "llava_tiny--s32-full-adamw", 0, false, true},
 	{"llava_tiny.train.pt", "model.", "llava_tiny--s32-full-mixed", 0, false, true},
 	{"llava_tiny.train.pt", "model.", "llava_tiny--s32-stage2", 0, false, true},

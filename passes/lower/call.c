@@ -230,7 +230,7 @@ formula_run(struct call *c, const struct formula *f)
 uint32_t
 cast(struct sim *s, uint32_t t, unsigned dtype)
 {
-	return geom_at(s, t)->dtype == dtype ? t : CALL(s, TO_COPY, V_TENSOR(t), V_DTYPE(dtype));
+	return !t || geom_at(s, t)->dtype == dtype ? t : CALL(s, TO_COPY, V_TENSOR(t), V_DTYPE(dtype));
 }
 
 /* autocast_mode.cpp, cached_cast: an fp32 leaf that requires grad and is no view is cast once in a context. */

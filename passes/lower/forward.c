@@ -216,16 +216,22 @@ run_node(struct sim *s, uint32_t n)
 {
 	const struct node *x = &s->g->nodes[n];
 	uint32_t mark = temps_mark(s);
+	uint8_t autocast = s->autocast;
 	bool kept = s->grad_on;
 
 	s->node = n;
 	if (x->flags & NF_NO_GRAD)
 		s->grad_on = false;
+	if (x->autocast)
+		s->autocast = x->autocast == AUTOCAST_OFF ? DT_NONE : x->autocast;
 	if (!x->op || op_is_onnx(x->op) || operand_is_unsized(s, n) || size_is_unknown(s->g, n) || !run_known(s, n))
 		run_unknown(s, n);
 	bind_results(s, n);
 	temps_release(s, mark);
 	s->grad_on = kept;
+	s->autocast = autocast;
+	if (x->autocast && !autocast && (n + 1 == s->g->nnode || s->g->nodes[n + 1].autocast != x->autocast))
+		autocast_clear(s);     /* the file's own region ends, and no other is around it */
 }
 
 static void

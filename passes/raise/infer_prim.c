@@ -68,6 +68,8 @@ measure(struct infer *f, struct str what, const struct cell *x, const struct cel
 		return cell_int(x->n);
 	if (str_eq(what, S("bool")) || str_eq(what, S("float")) || str_eq(what, S("int")))
 		return x->kind == CELL_NUMBER ? *x : cell_unknown(what.p[0] == 'b' ? ARG_BOOL : what.p[0] == 'f' ? ARG_FLOAT : ARG_INT);
+	if (str_eq(what, S("is")))
+		return x->kind == CELL_TENSOR && index->kind == CELL_TENSOR ? cell_number(number_bool(x->u.val == index->u.val)) : cell_unknown(ARG_BOOL);
 	if (str_eq(what, S("dtype")))
 		return dt && dtype_info(dt)->c10 != 0xff ? cell_int(dtype_info(dt)->c10) : cell_unknown(ARG_INT);
 	if (str_eq(what, S("is_floating_point")))
