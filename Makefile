@@ -73,6 +73,8 @@ deps:
 demo: deps
 	@$(MAKE) --no-print-directory all
 	build/memcrest estimate fixtures/models/llava_7b.train.bf16.stack.pt2 --dim batch=8,seq=2048 --freeze model.vision_tower
+	@echo; echo "The same model from ONNX:"
+	build/memcrest estimate fixtures/models/llava_7b.train.bf16.stack.onnx --dim batch=8,seq=2048 --freeze model.vision_tower | head -5
 
 check: deps
 	@$(MAKE) --no-print-directory all
