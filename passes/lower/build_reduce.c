@@ -178,6 +178,12 @@ build_rows(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 }
 
 uint32_t
+build_norm_dx(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	return x->g->dtype == DT_FP32 ? build_like(c, x, n, dt) : build_full(c, x, n, dt);
+}
+
+uint32_t
 build_channels(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 {
 	int64_t channels = x->g->rank > 1 ? x->g->dim[1] : 1;

@@ -56,6 +56,36 @@ compose_BROADCAST_TENSORS(struct call *c)
 	return results(c, t, n);
 }
 
+/* Each is a view of all dims: its own, and the others without extent in memory. "xy" swaps the first two. */
+uint32_t
+compose_MESHGRID(struct call *c)
+{
+	struct sim *s = c->s;
+	const struct value *indexing = call_arg(c, "indexing");
+	bool swap = indexing->kind == ARG_STR && str_eq(indexing->u.s, S("xy"));
+	int64_t dim[MAX_RANK], one[MAX_RANK];
+	unsigned n;
+	uint32_t *t = copy_list(c, &n);
+
+	swap = swap && n > 1;
+	for (unsigned i = 0; i < n; i++) {
+		if (n > MAX_RANK || !t[i] || geom_at(s, t[i])->rank > 1) {
+			call_failed(c, "operands do not broadcast");
+			return 0;
+		}
+		dim[swap && i < 2 ? 1 - i : i] = geom_at(s, t[i])->numel;
+		one[i] = 1;
+	}
+	for (unsigned i = 0; i < n; i++) {
+		unsigned at = swap && i < 2 ? 1 - i : i;
+
+		one[at] = dim[at];
+		t[i] = CALL(s, EXPAND, V_TENSOR(do_view(s, t[i], n, one)), V_INTS(dim, n));
+		one[at] = 1;
+	}
+	return results(c, t, n);
+}
+
 /* At least one dim, or two: dims of size 1 in front. */
 static uint32_t
 at_least(struct sim *s, uint32_t t, unsigned rank)
