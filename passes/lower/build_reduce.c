@@ -133,6 +133,8 @@ build_norm_grad(struct call *c, const struct operand *x, unsigned n, unsigned dt
 	uint32_t a, b;
 
 	(void)n;
+	if (x[1].g && x[1].g->dtype == DT_FP32)
+		dt = DT_FP32;
 	if (p == 0)
 		return build_like(c, x, 1, dt);
 	a = build_like(c, x, 1, dt);

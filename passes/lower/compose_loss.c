@@ -132,12 +132,12 @@ uint32_t
 compose_KL_DIV(struct call *c)
 {
 	struct sim *s = c->s;
-	uint32_t mark = temps_mark(s), t = CALL(s, SUB, c->arg[1], c->arg[0]), inner;
+	uint32_t mark = temps_mark(s), t, inner;
 
 	if (call_bool(c, "log_target")) {
+		t = CALL(s, SUB, c->arg[1], c->arg[0]);
 		t = CALL(s, MUL, V_TENSOR(CALL(s, EXP, c->arg[1])), V_TENSOR(t));
 	} else {
-		temps_release(s, mark);
 		inner = CALL(s, MUL, c->arg[1], c->arg[0]);
 		t = CALL(s, SUB, V_TENSOR(CALL(s, XLOGY, c->arg[1], c->arg[1])), V_TENSOR(inner));
 	}
@@ -204,15 +204,14 @@ compose_MARGIN_RANKING_LOSS(struct call *c)
 
 /* where(target != 1, (margin - x).clamp_min_(0), 0) + where(target != -1, x, 0) */
 static uint32_t
-by_sign(struct call *c, uint32_t x, uint32_t far, unsigned compare)
+by_sign(struct call *c, uint32_t x, unsigned compare)
 {
 	struct sim *s = c->s;
 	uint32_t zeros = CALL(s, ZEROS_LIKE, V_TENSOR(x)), a, b, margin, side;
 
-	margin = CALL(s, SUB, V_TENSOR(x), V_FLOAT(0.1));
-	if (far) {                 /* rsub is written into a buffer made for it */
-		op_call_inplace(s, OP_CLAMP_MIN, (const struct value[]){V_TENSOR(margin), V_FLOAT(0)}, 2);
-	}
+	CALL(s, ZEROS_LIKE, V_TENSOR(x));
+	margin = CALL(s, RSUB, V_TENSOR(x), V_FLOAT(0.1));
+	op_call_inplace(s, OP_CLAMP_MIN, (const struct value[]){V_TENSOR(margin), V_FLOAT(0)}, 2);
 	side = op_call(s, compare, (const struct value[]){*call_arg(c, "target"), V_INT(1)}, 2);
 	a = CALL(s, WHERE_TENSORS, V_TENSOR(side), V_TENSOR(margin), V_TENSOR(zeros));
 	side = op_call(s, compare, (const struct value[]){*call_arg(c, "target"), V_INT(-1)}, 2);
@@ -224,7 +223,7 @@ uint32_t
 compose_HINGE_EMBEDDING_LOSS(struct call *c)
 {
 	struct sim *s = c->s;
-	uint32_t mark = temps_mark(s), t = by_sign(c, call_tensor(c, "self"), 1, OP_NE);
+	uint32_t mark = temps_mark(s), t = by_sign(c, call_tensor(c, "self"), OP_NE);
 
 	return temps_keep(s, mark, reduced(s, t, call_int(c, "reduction", REDUCTION_MEAN)));
 }
@@ -246,7 +245,7 @@ compose_COSINE_EMBEDDING_LOSS(struct call *c)
 	t = CALL(s, MUL, V_TENSOR(sum[1]), V_TENSOR(sum[2]));
 	op_call_inplace(s, OP_SQRT, (const struct value[]){V_TENSOR(t)}, 1);
 	t = CALL(s, DIV, V_TENSOR(sum[0]), V_TENSOR(t));
-	t = by_sign(c, t, 1, OP_EQ);
+	t = by_sign(c, t, OP_EQ);
 	return temps_keep(s, mark, reduced(s, t, call_int(c, "reduction", REDUCTION_MEAN)));
 }
 

@@ -58,7 +58,11 @@ struct value {
 	} u;
 };
 #define V_NONE ((struct value){.kind = ARG_NONE})
-#define V_TENSOR(x) ((struct value){.kind = (x) ? ARG_VAL : ARG_NONE, .u.t = (x)})
+static inline struct value        /* a function, because its operand is often a call */
+V_TENSOR(uint32_t t)
+{
+	return (struct value){.kind = t ? ARG_VAL : ARG_NONE, .u.t = t};
+}
 #define V_TENSORS(p, count) ((struct value){.kind = ARG_VALS, .n = (count), .u.ts = (p)})
 #define V_INT(x) ((struct value){.kind = ARG_INT, .u.i = (x)})
 #define V_INTS(p, count) ((struct value){.kind = ARG_INTS, .n = (count), .u.ints = (p)})
