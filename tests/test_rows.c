@@ -3,6 +3,7 @@
  *
  *   fixtures/ops/rows.gz    modules of one operator each, in several precisions, frozen in every combination
  *   fixtures/ops/jobs.gz    whole models and recipes
+ *   fixtures/ops/recipes.gz small models under the recipes' rarer keys: PEFT's adapters on convolutions and embeddings
  *
  * Runs of releases are sorted. fixtures/ops/differs.txt lists what is known to differ: file, case, recipe, events missing or too many
  * (64: that many or more). A case that came to be equal has to be struck off that list.
@@ -233,10 +234,17 @@ jobs_equal_torch(void **state)
 	run("jobs", 102);
 }
 
+static void
+recipes_equal_torch(void **state)
+{
+	(void)state;
+	run("recipes", 16);
+}
+
 int
 main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(operators_equal_torch), cmocka_unit_test(jobs_equal_torch)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(operators_equal_torch), cmocka_unit_test(jobs_equal_torch), cmocka_unit_test(recipes_equal_torch)};
 
 	return cmocka_run_group_tests_name("rows", tests, NULL, NULL);
 }
