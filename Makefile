@@ -87,10 +87,10 @@ check: deps
 TESTS = $(patsubst tests/test_%.c,%,$(wildcard tests/test_*.c))
 TEST_BIN = $(TESTS:%=$(B)/tests/test_%)
 
-$(B)/tests/test_%: $(B)/tests/test_%.o $(B)/tests/support.o $(B)/tests/reports.o $(B)/tests/archive.o $(B)/libmemcrest.a
+$(B)/tests/test_%: $(B)/tests/test_%.o $(B)/tests/support.o $(B)/tests/reports.o $(B)/tests/archive.o $(B)/tests/events.o $(B)/libmemcrest.a
 	$(CC) $(CFLAGS) -o $@ $(filter %.o,$^) $(B)/libmemcrest.a $(LDLIBS) -lcmocka -lz
 $(B)/tests/test_fuzz: $(B)/tests/fuzz_targets.o
-.SECONDARY: $(B)/tests/fuzz_targets.o $(TEST_BIN:=.o) $(B)/tests/support.o $(B)/tests/reports.o $(B)/tests/archive.o
+.SECONDARY: $(B)/tests/fuzz_targets.o $(TEST_BIN:=.o) $(B)/tests/support.o $(B)/tests/reports.o $(B)/tests/archive.o $(B)/tests/events.o
 
 tests: $(B)/memcrest $(TEST_BIN)
 	sh tests/run.sh $(B)/memcrest $(TEST_BIN)
@@ -114,7 +114,7 @@ fuzz:
 		FUZZ=$$t build/fuzz/tests/fuzz -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 -max_len=65536 -artifact_prefix=build/fuzz/found/$$t- \
 			-print_final_stats=1 build/fuzz/corpus/$$t fixtures/fuzz/$$t || exit 1; \
 	done
-$(B)/tests/fuzz: $(B)/tests/fuzz_main.o $(B)/tests/fuzz_targets.o $(B)/tests/support.o $(B)/tests/archive.o $(B)/libmemcrest.a
+$(B)/tests/fuzz: $(B)/tests/fuzz_main.o $(B)/tests/fuzz_targets.o $(B)/tests/support.o $(B)/tests/archive.o $(B)/tests/events.o $(B)/libmemcrest.a
 	$(CC) $(CFLAGS) -fsanitize=fuzzer -o $@ $^ $(LDLIBS) -lcmocka -lz
 
 # Every fixture cut off at 200 lengths and with 1,000 flipped bits, each run under 2 s and 512 MiB.

@@ -51,12 +51,11 @@ op_by_name(struct str name, bool *inplace)
 	unsigned op = find(name);
 	char buf[128];
 
-	*inplace = false;
+	*inplace = base.n >= 2 && base.p[base.n - 1] == '_' && base.p[base.n - 2] != '_';
 	if (!op)
 		op = find(base);
-	if (op || base.n < 2 || base.p[base.n - 1] != '_' || base.p[base.n - 2] == '_')
+	if (op || !*inplace)
 		return op;
-	*inplace = true;
 	base.n--;
 	if (overload.n && base.n + overload.n < sizeof buf) {
 		struct buf b = {.p = buf, .cap = sizeof buf};

@@ -2,6 +2,7 @@
  * The truth tool's runs of real PyTorch (fixtures/truth, torch 2.13) against exports of the same models: peaks of every phase
  * and the end of forward to the byte; the events of both steps to the share that is stated, each run of releases sorted.
  */
+#include "events.h"
 #include "test.h"
 
 #include <jansson.h>
@@ -129,50 +130,6 @@ compare_step(const struct job *job, const struct step_row *got, const json_t *wa
 
 /* ---- events ------------------------------------------------------------------------------------------------ */
 
-struct event {
-	uint8_t step, phase, is_free;
-	uint64_t bytes;
-};
-
-struct events {
-	struct event *e;
-	size_t n, cap;
-};
-
-static void
-push(struct events *l, struct event e)
-{
-	if (e.step == 0 || e.bytes == 0)
-		return;
-	if (l->n == l->cap) {
-		l->cap = l->cap ? l->cap * 2 : 1024;
-		l->e = realloc(l->e, l->cap * sizeof *l->e);
-		assert_non_null(l->e);
-	}
-	l->e[l->n++] = e;
-}
-
-static int
-by_bytes(const void *a, const void *b)
-{
-	uint64_t x = ((const struct event *)a)->bytes, y = ((const struct event *)b)->bytes;
-
-	return x < y ? -1 : x > y;
-}
-
-static void
-sort_releases(struct events *l)
-{
-	for (size_t i = 0, k; i < l->n; i = k + 1) {
-		for (k = i; k < l->n && l->e[k].is_free && l->e[k].step == l->e[i].step && l->e[k].phase == l->e[i].phase; k++)
-			;
-		if (k > i) {
-			qsort(l->e + i, k - i, sizeof *l->e, by_bytes);
-			k--;
-		}
-	}
-}
-
 static unsigned
 phase_of(const char *name)
 {
@@ -194,65 +151,22 @@ read_log(const char *path)
 	assert_non_null(f);
 	while (gzgets(f, line, sizeof line))
 		if (sscanf(line, "%u %31s %31s %llu", &step, phase, action, &bytes) == 4)
-			push(&l, (struct event){(uint8_t)step, (uint8_t)phase_of(phase), action[0] == 'f', bytes});
+			events_push(&l, (struct event){(uint8_t)step, (uint8_t)phase_of(phase), action[0] == 'f', bytes, NULL});
 	gzclose(f);
-	sort_releases(&l);
+	events_sort(&l);
 	return l;
-}
-
-static struct events
-own_events(const struct schedule *s)
-{
-	struct events l = {0};
-
-	for (uint32_t i = 0; i < s->nspan; i++)
-		for (uint32_t e = s->spans[i].first; e < (i + 1 < s->nspan ? s->spans[i + 1].first : s->nevent); e++)
-			push(&l, (struct event){s->spans[i].step, s->spans[i].phase, EVENT_IS_FREE(s->events[e]), s->storages[EVENT_STORAGE(s->events[e])].nbytes});
-	sort_releases(&l);
-	return l;
-}
-
-static bool
-same(const struct event *a, const struct event *b)
-{
-	return a->step == b->step && a->phase == b->phase && a->is_free == b->is_free && a->bytes == b->bytes;
-}
-
-enum { MOST = 64 };
-
-/* Insertions and deletions that turn one list into the other (Myers 1986, O(ND)); MOST = that many or more. */
-static unsigned
-differences(const struct events *a, const struct events *b)
-{
-	size_t reach[2 * MOST + 3] = {0};       /* farthest index in a on diagonal k, at reach[MOST + 1 + k] */
-
-	for (int d = 0; d < MOST; d++)
-		for (int k = -d; k <= d; k += 2) {
-			size_t *r = reach + MOST + 1 + k, i, j;
-
-			i = k == -d || (k != d && r[-1] < r[1]) ? r[1] : r[-1] + 1;
-			j = (size_t)((ptrdiff_t)i - k);
-			while (i < a->n && j < b->n && same(&a->e[i], &b->e[j])) {
-				i++;
-				j++;
-			}
-			*r = i;
-			if (i >= a->n && j >= b->n)
-				return (unsigned)d;
-		}
-	return MOST;
 }
 
 static void
 compare_events(const struct job *job, const struct schedule *s)
 {
 	char path[256];
-	struct events want, got = own_events(s);
+	struct events want, got = events_of(s);
 	unsigned n;
 
 	snprintf(path, sizeof path, "fixtures/truth/%s.tsv.gz", job->truth);
 	want = read_log(path);
-	n = differences(&got, &want);
+	n = events_differ(&got, &want);
 	if (n > job->differ)
 		fail_msg("%s: %u events differ of %zu", job->truth, n, want.n);
 	free(want.e);

@@ -5,7 +5,8 @@
  *   to fp32, in a 16-bit file                                                                  "up": written in the model, stays
  *   to the file's own dtype                                                                    "back": what was cast up before, else the parameters' dtype
  *   softmax and reductions with dtype=fp32                                                     "up" as well
- *   zeros, ones, random numbers in the file's dtype                                            the parameters' dtype
+ *   zeros, ones, random numbers in the file's dtype                                            the parameters' dtype;
+ *       in an fp32 file, on a line that says .dtype, the dtype of the tensor that they meet first
  *   to fp32, in an fp32 file, on a source line that says float32 and no .dtype, or the reverse "up", or "back"
  *   to fp32, in an fp32 file, otherwise: "back" if its operand comes, inside the same module call, from an earlier "up"
  *       of that call, or is a floating-point input; otherwise "up"
@@ -180,16 +181,59 @@ convert(struct casts *k, uint32_t n, uint32_t src)
 		k->renamed[y] = x;
 }
 
+#define MEETS_WITHIN 32u           /* nodes */
+
+/* An operand of m with dims, other than v, that is a float. */
+static uint32_t
+other_float(const struct graph *g, uint32_t m, uint32_t v)
+{
+	for (struct operands it = operands_of(g, m); operand_next(&it);)
+		if (it.val != v && dtype_is_float(g->vals[it.val].dtype) && g->vals[it.val].rank)
+			return it.val;
+	return 0;
+}
+
+static bool
+reads(const struct graph *g, uint32_t m, uint32_t v)
+{
+	for (struct operands it = operands_of(g, m); operand_next(&it);)
+		if (it.val == v)
+			return true;
+	return false;
+}
+
+/* "torch.rand(shape, dtype=x.dtype)": x is what the new tensor meets first, or what that was made from before node n ran; 0 = not found. */
+static uint32_t
+meant_for(const struct graph *g, uint32_t n)
+{
+	uint32_t v = node_outs(g, n)[0], with = 0;
+
+	for (uint32_t m = n + 1; !with && m < g->nnode && m - n < MEETS_WITHIN; m++)
+		if (reads(g, m, v)) {
+			with = other_float(g, m, v);
+			v = g->nodes[m].nout ? node_outs(g, m)[0] : v;
+		}
+	while (with && g->vals[with].kind == VAL_NODE && g->vals[with].node > n)
+		with = other_float(g, g->vals[with].node, v);
+	return with;
+}
+
 /* zeros, ones, random numbers with a dtype: that of what they are for, unless the source says fp32. Positions stay as they are. */
 static void
 convert_new(struct casts *k, uint32_t n)
 {
 	unsigned op = k->g->nodes[n].op;
 	struct arg *dtype = node_arg(k->g, n, "dtype");
+	enum said said;
 
 	if (op != OP_ZEROS && op != OP_ONES && op != OP_FULL && op != OP_EMPTY && op != OP_SCALAR_TENSOR && op != OP_RAND)
 		return;
-	if (dtype->kind == ARG_DTYPE && dtype->dtype == k->g->file_dtype && source_says(k->g, n) != SAID_UP)
+	if (dtype->kind != ARG_DTYPE || dtype->dtype != k->g->file_dtype)
+		return;
+	said = source_says(k->g, n);
+	if (said == SAID_BACK && k->g->file_dtype == DT_FP32 && meant_for(k->g, n))
+		*dtype = (struct arg){.kind = ARG_DTYPE_OF, .u.val = meant_for(k->g, n)};
+	else if (said != SAID_UP)
 		*dtype = arg_dtype(k->a->plan.param_dtype);
 }
 

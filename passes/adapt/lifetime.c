@@ -148,6 +148,7 @@ struct statement {
 struct binding {
 	struct str name;
 	uint32_t *vals, n;
+	uint32_t joined;           /* a list: last node of the statement that joined it */
 };
 
 struct frame_state {
@@ -207,6 +208,7 @@ rebind(struct lifetimes *l, struct frame_state *f, struct str name, uint32_t *va
 		extend(l, b->vals[i], at);
 	b->vals = vals;
 	b->n = n;
+	b->joined = 0;
 }
 
 /* What the statement leaves behind: values used after it, else the first result of its last node. */
@@ -240,12 +242,59 @@ results_of_last(struct lifetimes *l, const struct statement *s, uint32_t **out)
 	return n;
 }
 
+static bool
+is_joining(unsigned op)
+{
+	return op == OP_CAT || op == OP_STACK || op == OP_HSTACK || op == OP_VSTACK;
+}
+
+/* The name in "cat(name, ..)", "stack(name)" or "cat(name[::-1])", or empty. */
+static struct str
+joined_name(struct str text)
+{
+	static const char *const calls[] = {"cat(", "stack("};
+	const char *at = NULL;
+	uint32_t n = 0;
+
+	for (size_t i = 0; !at && i < sizeof calls / sizeof calls[0]; i++)
+		if ((at = text.n ? memmem(text.p, text.n, calls[i], strlen(calls[i])) : NULL))
+			at += strlen(calls[i]);
+	if (!at)
+		return S("");
+	text = str_sub(text, (uint32_t)(at - text.p), text.n);
+	while (n < text.n && is_target_char(text.p[n]) && !strchr(" \t,.[]\"'()*", text.p[n]))
+		n++;
+	return n && n < text.n && strchr(",)[", text.p[n]) ? str_sub(text, 0, n) : S("");
+}
+
+/* A list that has a name holds what is in it: torch.cat(features). One that is joined again later, in a loop, was begun anew at once. */
+static void
+bind_list(struct lifetimes *l, struct frame_state *f, const struct statement *s)
+{
+	struct graph *g = l->g;
+	struct str name = joined_name(graph_str(g, s->text));
+
+	for (uint32_t n = s->first; name.n && n <= s->last; n++) {
+		const struct arg *x = node_args(g, n);
+		uint32_t *vals, before = find_name(l, f, name)->joined;
+
+		if (!is_joining(g->nodes[n].op) || x->kind != ARG_VALS)
+			continue;
+		vals = NEW(l->a->c->a, uint32_t, x->count + 1u);
+		memcpy(vals, g->ids + x->first, x->count * sizeof *vals);
+		rebind(l, f, name, vals, x->count, before ? before : s->first);
+		find_name(l, f, name)->joined = s->last;
+		return;
+	}
+}
+
 static void
 run_statement(struct lifetimes *l, struct frame_state *f, const struct statement *s, const uint32_t *last_use)
 {
 	struct str rest = targets_of(graph_str(l->g, s->text)), count = rest, name;
 	uint32_t *vals, n, targets = 0, q = 0;
 
+	bind_list(l, f, s);
 	if (!rest.n)
 		return;
 	while (str_cut(&count, ',', &name))

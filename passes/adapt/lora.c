@@ -1,7 +1,10 @@
 /*
- * lora: PEFT's adapters beside the matching Linear modules.
+ * lora: PEFT's adapters beside the matching Linear, convolution and embedding modules.
  *
  *     result = base(x); x = x.to(A.dtype); result = result + B(A(dropout(x))) * scaling; result = result.to(base's dtype)
+ *
+ * Of a convolution A has the base's kernel, stride and padding, B is 1 wide and grouped as the base. Of an embedding A and B are
+ * bare parameters, used transposed: embedding(x, A.T) @ B.T, without a cast or dropout.
  *
  * The base is frozen as a whole. Matching is PEFT's: a list of names (equal, or ending in "." + name), one regular expression over
  * the whole module name, or "all-linear" (every Linear but the head).
@@ -149,91 +152,204 @@ add_value(struct lora *l, uint32_t like, const char *suffix)
 }
 
 static uint32_t
-add_adapter(struct lora *l, const char *name, int64_t rows, int64_t columns)
+add_parameter(struct lora *l, const char *name, unsigned rank, const struct sint *dims)
 {
 	struct graph *g = l->g;
-	struct sint dims[2] = {SINT(rows), SINT(columns)};
-	struct str full = str_fmt(l->a->c->a, "%.*s.%s.default.weight", SFMT(scope_path(g, l->scope)), name);
+	struct str full = str_fmt(l->a->c->a, "%.*s.%s", SFMT(scope_path(g, l->scope)), name);
 	uint32_t v = val_new(g, VAL_PARAM, full);
 
 	g->vals[v].full = graph_name(g, full);
 	g->vals[v].dtype = l->dtype;
 	g->vals[v].flags = VF_TRAINABLE | VF_ADAPTER;
 	g->vals[v].modality = l->modality;
-	val_shape(g, v, 2, dims);
+	val_shape(g, v, rank, dims);
 	return v;
 }
 
 #define UP "result = result + lora_B(lora_A(dropout(x))) * scaling"
 
-static void
-add_adapters(struct lora *l, uint32_t x, uint32_t base, uint32_t result, uint32_t weight)
-{
-	const struct sint *w = val_dims(l->g, weight);
-	int64_t out = w[0].n, in = w[1].n;
-	uint32_t a = add_adapter(l, "lora_A", l->rank, in), b = add_adapter(l, "lora_B", out, l->rank), t = add_value(l, x, "lora_x"), u;
-	struct arg args[3];
+/* How one module is called: everything of its node that the adapters need. */
+struct base {
+	unsigned op;
+	uint32_t x, weight, result, out;   /* input; parameter; the old result, now the adapted sum; the base's own */
+	struct arg stride, padding, groups, padding_idx;
+};
 
-	args[0] = arg_val(x);
-	args[1] = arg_dtype(l->dtype);
-	add_node(l, OP_TO, args, 2, t, l->scope, 3, "x = self._cast_input_dtype(x, lora_A.weight.dtype)");
-	if (l->dropout) {
-		u = add_value(l, x, "lora_dropout");
-		args[0] = arg_val(t);
-		args[1] = arg_float(0.1);
-		args[2] = arg_bool(true);
-		add_node(l, OP_DROPOUT, args, 3, u, inner_scope(l, "lora_dropout", "torch.nn.modules.dropout.Dropout"), 2, UP);
-		t = u;
-	}
-	u = add_value(l, result, "lora_A");
-	l->g->vals[u].rank = RANK_UNKNOWN;
-	args[0] = arg_val(t);
-	args[1] = arg_val(a);
-	add_node(l, OP_LINEAR, args, 2, u, inner_scope(l, "lora_A", "torch.nn.modules.linear.Linear"), 2, UP);
-	t = add_value(l, result, "lora_B");
-	args[0] = arg_val(u);
-	args[1] = arg_val(b);
-	add_node(l, OP_LINEAR, args, 2, t, inner_scope(l, "lora_B", "torch.nn.modules.linear.Linear"), 2, UP);
-	u = add_value(l, result, "lora_scaled");
-	args[0] = arg_val(t);
-	args[1] = arg_float(2);
-	add_node(l, OP_MUL, args, 2, u, l->scope, 2, UP);
-	t = add_value(l, result, "lora_sum");
-	args[0] = arg_val(base);
-	args[1] = arg_val(u);
-	add_node(l, OP_ADD, args, 2, t, l->scope, 2, UP);
-	args[0] = arg_val(t);
-	args[1] = (struct arg){.kind = ARG_DTYPE_OF, .u.val = base};
-	add_node(l, OP_TO, args, 2, result, l->scope, 4, "result = result.to(torch_result_dtype)");
+static struct arg
+arg_of(const struct graph *g, uint32_t n, const char *name)
+{
+	const struct arg *x = node_arg(g, n, name);
+
+	return x ? *x : (struct arg){.kind = ARG_NONE};
 }
 
-/* The Linear keeps its node, inside base_layer, under a new result; the old result is the adapted sum. */
+static struct base
+base_of(const struct graph *g, uint32_t n)
+{
+	unsigned op = g->nodes[n].op;
+	struct arg x = arg_of(g, n, op == OP_EMBEDDING ? "indices" : "input"), w = arg_of(g, n, "weight");
+
+	return (struct base){op, x.kind == ARG_VAL ? x.u.val : 0, w.kind == ARG_VAL ? w.u.val : 0, node_outs(g, n)[0], 0,
+		arg_of(g, n, "stride"), arg_of(g, n, "padding"), arg_of(g, n, "groups"), arg_of(g, n, "padding_idx")};
+}
+
+static uint32_t
+add_unranked(struct lora *l, const struct base *b, const char *suffix)
+{
+	uint32_t v = add_value(l, b->result, suffix);
+
+	l->g->vals[v].rank = RANK_UNKNOWN;
+	return v;
+}
+
+/* result + t * scaling, in the base's dtype again */
+static void
+add_sum(struct lora *l, const struct base *b, uint32_t t)
+{
+	uint32_t u = add_value(l, b->result, "lora_scaled"), sum = add_value(l, b->result, "lora_sum");
+	struct arg args[2] = {arg_val(t), arg_float(2)};
+
+	add_node(l, OP_MUL, args, 2, u, l->scope, 2, UP);
+	args[0] = arg_val(b->out);
+	args[1] = arg_val(u);
+	add_node(l, OP_ADD, args, 2, sum, l->scope, 2, UP);
+	args[0] = arg_val(sum);
+	args[1] = (struct arg){.kind = ARG_DTYPE_OF, .u.val = b->out};
+	add_node(l, OP_TO, args, 2, b->result, l->scope, 4, "result = result.to(torch_result_dtype)");
+}
+
+static uint32_t
+add_input(struct lora *l, const struct base *b)
+{
+	uint32_t t = add_value(l, b->x, "lora_x"), u;
+	struct arg args[3] = {arg_val(b->x), arg_dtype(l->dtype)};
+
+	add_node(l, OP_TO, args, 2, t, l->scope, 3, "x = self._cast_input_dtype(x, lora_A.weight.dtype)");
+	if (!l->dropout)
+		return t;
+	u = add_value(l, b->x, "lora_dropout");
+	args[0] = arg_val(t);
+	args[1] = arg_float(0.1);
+	args[2] = arg_bool(true);
+	add_node(l, OP_DROPOUT, args, 3, u, inner_scope(l, "lora_dropout", "torch.nn.modules.dropout.Dropout"), 2, UP);
+	return u;
+}
+
+static void
+adapt_linear(struct lora *l, const struct base *b)
+{
+	const struct sint *w = val_dims(l->g, b->weight);
+	struct sint down[2] = {SINT(l->rank), w[1]}, up[2] = {w[0], SINT(l->rank)};
+	uint32_t a = add_parameter(l, "lora_A.default.weight", 2, down), c = add_parameter(l, "lora_B.default.weight", 2, up);
+	uint32_t t = add_input(l, b), u = add_unranked(l, b, "lora_A");
+	struct arg args[2] = {arg_val(t), arg_val(a)};
+
+	add_node(l, OP_LINEAR, args, 2, u, inner_scope(l, "lora_A", "torch.nn.modules.linear.Linear"), 2, UP);
+	t = add_value(l, b->result, "lora_B");
+	args[0] = arg_val(u);
+	args[1] = arg_val(c);
+	add_node(l, OP_LINEAR, args, 2, t, inner_scope(l, "lora_B", "torch.nn.modules.linear.Linear"), 2, UP);
+	add_sum(l, b, t);
+}
+
+static void
+adapt_convolution(struct lora *l, const struct base *b)
+{
+	struct graph *g = l->g;
+	unsigned rank = g->vals[b->weight].rank;
+	int64_t groups = b->groups.kind == ARG_INT && b->groups.u.i.n > 0 ? b->groups.u.i.n : 1;
+	struct sint down[MAX_RANK], up[MAX_RANK];
+	uint32_t a, c, t, u;
+	struct arg args[7] = {{.kind = ARG_NONE}};
+
+	for (unsigned i = 0; i < rank; i++) {
+		down[i] = val_dims(g, b->weight)[i];
+		up[i] = SINT(1);
+	}
+	up[0] = down[0];
+	up[1] = SINT(l->rank / groups);
+	down[0] = SINT(l->rank);
+	down[1] = SINT(down[1].n * groups);
+	a = add_parameter(l, "lora_A.default.weight", rank, down);
+	c = add_parameter(l, "lora_B.default.weight", rank, up);
+	t = add_input(l, b);
+	u = add_unranked(l, b, "lora_A");
+	args[0] = arg_val(t);
+	args[1] = arg_val(a);
+	args[3] = b->stride;
+	args[4] = b->padding;
+	add_node(l, OP_CONV, args, 7, u, inner_scope(l, "lora_A", "torch.nn.modules.conv.Conv2d"), 2, UP);
+	t = add_value(l, b->result, "lora_B");
+	args[0] = arg_val(u);
+	args[1] = arg_val(c);
+	args[3] = args[4] = (struct arg){.kind = ARG_NONE};
+	args[6] = b->groups;
+	add_node(l, OP_CONV, args, 7, t, inner_scope(l, "lora_B", "torch.nn.modules.conv.Conv2d"), 2, UP);
+	add_sum(l, b, t);
+}
+
+static void
+adapt_embedding(struct lora *l, const struct base *b)
+{
+	const struct sint *w = val_dims(l->g, b->weight);
+	struct sint down[2] = {SINT(l->rank), w[0]}, up[2] = {w[1], SINT(l->rank)};
+	uint32_t a = add_parameter(l, "lora_embedding_A.default", 2, down), c = add_parameter(l, "lora_embedding_B.default", 2, up);
+	uint32_t at = add_unranked(l, b, "lora_A_t"), bt = add_unranked(l, b, "lora_B_t"), t = add_unranked(l, b, "lora_A"), u = add_value(l, b->result, "lora_B");
+	struct arg args[3] = {arg_val(a)};
+
+	add_node(l, OP_T, args, 1, at, l->scope, 3, "embedding_A = self.lora_embedding_A[active_adapter].T");
+	args[0] = arg_val(c);
+	add_node(l, OP_T, args, 1, bt, l->scope, 4, "embedding_B = self.lora_embedding_B[active_adapter].T");
+	args[0] = arg_val(at);
+	args[1] = arg_val(b->x);
+	args[2] = b->padding_idx;
+	add_node(l, OP_EMBEDDING, args, 3, t, l->scope, 5, "after_A = self._embed(x, embedding_A)");
+	args[0] = arg_val(t);
+	args[1] = arg_val(bt);
+	add_node(l, OP_MATMUL, args, 2, u, l->scope, 2, "adapter_output = (after_A @ embedding_B) * scaling");
+	add_sum(l, b, u);
+}
+
+/* The module keeps its node, inside base_layer, under a new result; the old result is the adapted sum. */
 static void
 extend(struct lora *l, uint32_t n)
 {
 	struct graph *g = l->g;
-	uint32_t result = node_outs(g, n)[0], base = add_value(l, result, "base");
-	const struct arg *x = node_arg(g, n, "input"), *w = node_arg(g, n, "weight");
-	uint32_t in = x->u.val, weight = w->u.val;
+	struct base b = base_of(g, n);
+	const char *cls = b.op == OP_LINEAR ? "torch.nn.modules.linear.Linear" : b.op == OP_CONV ? "torch.nn.modules.conv.Conv2d" : "torch.nn.modules.sparse.Embedding";
 
+	b.out = add_value(l, b.result, "base");
 	l->scope = g->nodes[n].scope;
 	l->frame = g->nodes[n].frame;
 	l->nframe = g->nodes[n].nframe;
 	l->modality = g->nodes[n].modality;
-	node_outs(g, n)[0] = base;
-	g->vals[base].node = n;
-	g->nodes[n].scope = inner_scope(l, "base_layer", "torch.nn.modules.linear.Linear");
+	node_outs(g, n)[0] = b.out;
+	g->vals[b.out].node = n;
+	g->nodes[n].scope = inner_scope(l, "base_layer", cls);
 	set_frames(l, n, 1, "result = self.base_layer(x)", true);
-	add_adapters(l, in, base, result, weight);
+	if (b.op == OP_LINEAR)
+		adapt_linear(l, &b);
+	else if (b.op == OP_CONV)
+		adapt_convolution(l, &b);
+	else
+		adapt_embedding(l, &b);
 	l->count++;
 }
 
+/* "all-linear" means Linear modules alone. */
 static bool
-is_linear(const struct graph *g, uint32_t n)
+is_adaptable(const struct lora *l, uint32_t n)
 {
-	const struct arg *w = g->nodes[n].op == OP_LINEAR ? node_arg(g, n, "weight") : NULL;
+	const struct graph *g = l->g;
+	unsigned op = g->nodes[n].op;
+	struct base b;
 
-	return w && w->kind == ARG_VAL && g->vals[w->u.val].kind == VAL_PARAM && node_args(g, n)->kind == ARG_VAL && g->nodes[n].scope;
+	if (op != OP_LINEAR && (l->all_linear || (op != OP_CONV && op != OP_EMBEDDING)))
+		return false;
+	b = base_of(g, n);
+	if (!b.x || !b.weight || g->vals[b.weight].kind != VAL_PARAM || !g->nodes[n].scope)
+		return false;
+	return op == OP_CONV ? g->vals[b.weight].rank > 2 && g->vals[b.weight].rank < MAX_RANK : g->vals[b.weight].rank == 2;
 }
 
 /* Nodes are moved over one by one; what an adapter adds comes right behind its Linear. */
@@ -261,10 +377,10 @@ pass_lora(struct analysis *a)
 		for (uint32_t k = 0; k < nodes[n].nout; k++)
 			if (node_outs(g, at)[k])
 				g->vals[node_outs(g, at)[k]].node = at;
-		if (is_linear(g, at) && is_target(&l, scope_path(g, g->nodes[at].scope)))
+		if (is_adaptable(&l, at) && is_target(&l, scope_path(g, g->nodes[at].scope)))
 			extend(&l, at);
 	}
 	if (!l.count)
-		diag(a->c, DIAG_NO_MATCH, "lora.targets", SFMT(a->r->v[RK_LORA_TARGETS].list[0]), "Linear module");
+		diag(a->c, DIAG_NO_MATCH, "lora.targets", SFMT(a->r->v[RK_LORA_TARGETS].list[0]), "Linear, convolution or embedding module");
 	return true;
 }

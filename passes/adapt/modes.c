@@ -22,12 +22,18 @@ set_false(struct graph *g, uint32_t n, const char *arg)
 		*x = arg_bool(false);
 }
 
+static bool
+is_dropout(unsigned op)
+{
+	return op == OP_DROPOUT || op == OP_FEATURE_DROPOUT || op == OP_ALPHA_DROPOUT || op == OP_FEATURE_ALPHA_DROPOUT;
+}
+
 static void
 to_eval(struct graph *g, uint32_t n)
 {
 	unsigned op = g->nodes[n].op;
 
-	if (op == OP_DROPOUT || op == OP_FEATURE_DROPOUT)
+	if (is_dropout(op))
 		set_false(g, n, "train");
 	else if (op == OP_BATCH_NORM)
 		set_false(g, n, "training");
@@ -42,7 +48,7 @@ warn_of_eval_export(struct analysis *a)
 	for (uint32_t n = 1; n < g->nnode; n++) {
 		const struct arg *p, *train;
 
-		if (g->nodes[n].op != OP_DROPOUT && g->nodes[n].op != OP_FEATURE_DROPOUT)
+		if (!is_dropout(g->nodes[n].op))
 			continue;
 		p = node_arg(g, n, "p");
 		train = node_arg(g, n, "train");

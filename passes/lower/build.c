@@ -133,29 +133,35 @@ build_clamp(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 	return elementwise(c, x, n, dt);
 }
 
-/* clamp_backward: a mask for each bound, their conjunction, where(mask, grad, 0). */
+/* clamp_backward: where(mask, grad, 0) with a 0-dim zero made first; numbers' masks meet in the first, tensors' in one more. */
 uint32_t
 build_clamp_grad(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 {
-	struct operand cond = {0}, args[3];
-	uint32_t t;
+	struct operand mask[2], args[2];
+	unsigned count = 0;
+	bool tensors = false;
 
-	(void)dt;
-	for (unsigned i = n; i-- > 2;) {
+	for (unsigned i = 2; i < n && count < 2; i++) {
 		struct operand pair[2] = {x[1], x[i]};
+		uint32_t t;
 
 		if (!x[i].g)
 			continue;
+		if (!count)
+			build_scalar(c, x, 1, dt);
+		tensors |= !x[i].number;
 		t = elementwise(c, pair, 2, DT_BOOL);
-		if (cond.g) {      /* min & max: logical_and_ into the first mask */
-			cond.t = t;
-			continue;
-		}
-		cond = (struct operand){geom_at(c->s, t), t, false};
+		if (!t)
+			return 0;
+		mask[count++] = (struct operand){geom_at(c->s, t), t, false};
 	}
-	args[0] = cond;
+	if (!count)
+		return x[0].t;
+	if (count == 2 && tensors)
+		elementwise(c, mask, 2, DT_BOOL);
+	args[0] = mask[0];
 	args[1] = x[0];
-	return cond.g ? elementwise(c, args, 2, x[0].g->dtype) : x[0].t;
+	return elementwise(c, args, 2, x[0].g->dtype);
 }
 
 uint32_t
@@ -218,14 +224,13 @@ build_broadcast(struct call *c, const struct operand *x, unsigned n, unsigned dt
 	return fresh_contiguous(c, out.rank, out.dim, dt ? dt : x[0].g->dtype);
 }
 
-/* masked_fill_ of a temporary: the value itself; the masks die with the formula. */
+/* masked_fill_ of a temporary, which is made before the mask: the temporary itself. */
 uint32_t
 build_put(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 {
 	(void)c;
-	(void)n;
 	(void)dt;
-	return x[0].t;
+	return x[n - 1].t;
 }
 
 uint32_t
@@ -250,11 +255,9 @@ build_scaled(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 }
 
 uint32_t
-build_scaled_by(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+build_by_beta(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 {
-	const struct value *by = call_arg(c, n > 1 && x[1].number && is_one(call_arg(c, "beta")) ? "beta" : "alpha");
-
-	return is_one(by) ? x[0].t : build_like(c, x, 1, dt);
+	return is_one(call_arg(c, "beta")) ? x[0].t : build_like(c, x, n, dt);
 }
 
 /* ---- copies ----------------------------------------------------------------------------------------------- */

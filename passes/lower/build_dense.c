@@ -71,6 +71,25 @@ build_mv(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 	return fresh_contiguous(c, 1, x[0].g->dim, dt ? dt : x[0].g->dtype);
 }
 
+uint32_t
+build_outer(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	int64_t dim[2] = {x[0].g->numel, n > 1 && x[1].g ? x[1].g->numel : 1};
+
+	return fresh_contiguous(c, 2, dim, dt ? dt : x[0].g->dtype);
+}
+
+uint32_t
+build_trilinear(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	struct geom out = *x[0].g;
+
+	if (n < 2 || !x[1].g || !x[1].g->rank || !out.rank)
+		return mismatch(c);
+	out.dim[out.rank - 1] = x[1].g->dim[0];
+	return fresh_contiguous(c, out.rank, out.dim, dt ? dt : out.dtype);
+}
+
 /* ---- recurrent cells ------------------------------------------------------------------------------------------- */
 
 uint32_t
@@ -234,6 +253,20 @@ build_pooled(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 	if (dt)
 		out.dtype = (uint8_t)dt;
 	return formatted_as(c, out, x->g);
+}
+
+uint32_t
+build_unpooled(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	struct geom out = *x->g;
+	int64_t size[MAX_RANK];
+	unsigned nd = call_ints(c, "output_size", size, MAX_RANK);
+
+	(void)n;
+	if (!nd || nd > out.rank)
+		return mismatch(c);
+	memcpy(out.dim + out.rank - nd, size, nd * sizeof *size);
+	return fresh_contiguous(c, out.rank, out.dim, dt ? dt : out.dtype);
 }
 
 uint32_t

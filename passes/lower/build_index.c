@@ -171,6 +171,15 @@ build_gathered_rows(struct call *c, const struct operand *x, unsigned n, unsigne
 	return fresh_contiguous(c, out.rank, out.dim, dt ? dt : x[0].g->dtype);
 }
 
+uint32_t
+build_bag_max(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	int64_t none = 0;
+
+	(void)dt;
+	return call_int(c, "mode", 0) == 2 ? build_gathered_rows(c, x, n, DT_INT64) : fresh_contiguous(c, 1, &none, DT_INT64);
+}
+
 struct index_shape {
 	struct geom all;           /* broadcast shape of the index tensors */
 	bool is_indexed[MAX_RANK];
@@ -273,6 +282,19 @@ build_shaped(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 	if (!x[1].g)
 		return mismatch(c);
 	return fresh_contiguous(c, x[1].g->rank, x[1].g->dim, dt ? dt : x[0].g->dtype);
+}
+
+uint32_t
+build_scatter_share(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	const struct value *reduce = call_arg(c, "reduce");
+
+	if (reduce->kind == ARG_STR && str_eq(reduce->u.s, S("sum")))
+		return x[0].t;
+	for (unsigned i = 0; i < n; i++)       /* ones, or what is equal to the result, of each operand; then their number */
+		build_like(c, &x[i], 1, dt);
+	build_like(c, x, 1, dt);
+	return build_like(c, x, 1, dt);
 }
 
 uint32_t

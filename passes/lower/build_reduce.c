@@ -73,40 +73,91 @@ build_masked_sum(struct call *c, const struct operand *x, unsigned n, unsigned d
 	return build_sum_all(c, x, n, dt);
 }
 
-/* var_mean_backward: the mean's part is a view divided, the variance's part as for var; then their sum. */
+/* std_backward: the gradient of the variance, masked where the deviation is 0. */
+static void
+std_grad(struct call *c, const struct geom *out, unsigned dt)
+{
+	struct operand o = {out, 0, false};
+	uint32_t twice = build_like(c, &o, 1, dt), mask;
+
+	build_like(c, &o, 1, dt);
+	mask = build_like(c, &o, 1, DT_BOOL);
+	temps_drop(c->s, mask);
+	temps_drop(c->s, twice);
+}
+
+/* var_mean_backward: first the variance's part, then the mean's, which is added to it. */
 uint32_t
 build_var_mean_grad(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 {
-	uint32_t t = 0;
+	uint32_t t = 0, mark = temps_mark(c->s);
 
 	(void)n;
 	if (c->grads[0]) {
+		if (c->op == OP_STD_MEAN)
+			std_grad(c, geom_at(c->s, c->grads[0]), dt);
 		reduce(c, x->g, true, dt);
 		build_like(c, x, 1, dt);
 		reduce(c, x->g, true, dt);
-		t = build_like(c, x, 1, dt);
+		t = temps_keep(c->s, mark, build_like(c, x, 1, dt));
 	}
 	if (c->ngrads > 1 && c->grads[1]) {
 		uint32_t mean = build_like(c, x, 1, dt);
 
-		t = t ? t : mean;          /* the sum goes into the first */
+		t = t ? t : mean;
 	}
 	return t;
 }
 
-uint32_t
-build_diffed(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+static double
+order_of(const struct call *c)
 {
-	struct geom out = *x->g;
-	int64_t d = wrap_dim(call_int(c, "dim", -1), out.rank);
+	const struct value *v = call_arg(c, "ord");
+
+	return v->kind == ARG_FLOAT ? v->u.f : v->kind == ARG_INT ? (double)v->u.i : 2;
+}
+
+static void
+drop_both(struct sim *s, uint32_t a, uint32_t b)
+{
+	temps_drop(s, a);
+	temps_drop(s, b);
+}
+
+/* norm_backward: sgn(x) * g; or x * (g / norm), x / norm * g; or a share for each element that is the largest. */
+uint32_t
+build_norm_grad(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	double p = order_of(c);
+	struct sim *s = c->s;
+	uint32_t a, b;
 
 	(void)n;
-	if (d < 0 || !out.rank) {
-		call_failed(c, "dim out of range");
-		return 0;
+	if (x[1].g && x[1].g->dtype == DT_FP32)
+		dt = DT_FP32;
+	if (p == 0)
+		return build_like(c, x, 1, dt);
+	a = build_like(c, x, 1, dt);
+	if (p > 1e300 || p < -1e300) {
+		b = build_like(c, x, 1, DT_BOOL);
+		a = build_like(c, x, 1, DT_BOOL);
+		build_like(c, x, 1, DT_BOOL);
+		drop_both(s, a, b);
+		reduce(c, x->g, true, DT_INT64);
+		reduce(c, x->g, true, dt);
+		build_like(c, x, 1, dt);
+		build_like(c, x, 1, dt);
+	} else if (p == 2) {
+		build_like(c, &x[1], 1, DT_BOOL);
+	} else if (p != 1) {
+		build_like(c, x, 1, dt);
+		temps_drop(s, a);
+		a = reduce(c, x->g, true, dt);
+		reduce(c, x->g, true, dt);
+		b = reduce(c, x->g, true, DT_BOOL);
+		drop_both(s, a, b);
 	}
-	out.dim[d] -= out.dim[d] > 0;
-	return fresh_contiguous(c, out.rank, out.dim, dt ? dt : out.dtype == DT_BOOL ? DT_BOOL : out.dtype);
+	return build_like(c, x, 1, dt);
 }
 
 /* ---- statistics of norms --------------------------------------------------------------------------------- */
@@ -126,6 +177,12 @@ build_rows(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 	for (unsigned i = 0; i < x->g->rank; i++)
 		dim[i] = i < x->g->rank - inner ? x->g->dim[i] : 1;
 	return fresh_contiguous(c, x->g->rank, dim, x->g->dtype == DT_FP64 ? DT_FP64 : dt);
+}
+
+uint32_t
+build_norm_dx(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	return x->g->dtype == DT_FP32 ? build_like(c, x, n, dt) : build_full(c, x, n, dt);
 }
 
 uint32_t
@@ -176,19 +233,9 @@ build_nll_loss(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 uint32_t
 build_loss(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 {
-	uint32_t t = build_ew(c, x, n, dt);
-
-	if (!t || call_int(c, "reduction", REDUCTION_MEAN) == REDUCTION_NONE)
-		return t;
-	return fresh_contiguous(c, 0, NULL, geom_at(c->s, t)->dtype);
-}
-
-/* log_weight or clamp chain written in place: one buffer for the loss, one for log(sigmoid). */
-uint32_t
-build_bce_logits(struct call *c, const struct operand *x, unsigned n, unsigned dt)
-{
-	build_like(c, x, 1, dt);
-	return build_loss(c, x, n, dt);
+	if (call_int(c, "reduction", REDUCTION_MEAN) == REDUCTION_NONE)
+		return build_ew(c, x, n, dt);
+	return fresh_contiguous(c, 0, NULL, dt ? dt : x->g->dtype);
 }
 
 uint32_t

@@ -365,6 +365,33 @@ build_slice(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 	return view_of(c, x, out);
 }
 
+/* slice_scatter(g, zeros_like(src)) and its like */
+uint32_t
+build_scattered(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	uint32_t zeros = n > 1 && x[1].g ? build_like(c, &x[1], 1, x->g->dtype) : 0, t = build_full(c, x, 1, dt);
+
+	temps_drop(c->s, zeros);
+	return t;
+}
+
+uint32_t
+build_diag_embed(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	struct geom out = *x->g;
+	int64_t a = wrap_dim(call_int(c, "dim1", -2), out.rank + 1u), b = wrap_dim(call_int(c, "dim2", -1), out.rank + 1u), off = call_int(c, "offset", 0);
+	int64_t size, dim[MAX_RANK];
+	unsigned from = 0;
+
+	(void)n;
+	if (a < 0 || b < 0 || a == b || !out.rank || out.rank == MAX_RANK)
+		return out_of_range(c);
+	size = out.dim[out.rank - 1] + (off < 0 ? -off : off);
+	for (unsigned i = 0; i <= out.rank; i++)
+		dim[i] = i == a || i == b ? size : out.dim[from++];
+	return fresh_contiguous(c, out.rank + 1u, dim, dt ? dt : out.dtype);
+}
+
 uint32_t
 build_select(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 {

@@ -211,11 +211,17 @@ uint32_t
 formula_run(struct call *c, const struct formula *f)
 {
 	struct operand tmp[MAX_TMP];
-	uint32_t mark = temps_mark(c->s);
+	uint32_t mark = temps_mark(c->s), before[MAX_TMP];
 
 	for (unsigned i = f->first; i < (unsigned)f->first + f->n; i++) {
 		const struct insn *x = &c->code->insn[i];
 
+		before[x->dst] = temps_mark(c->s);
+		if (x->build == BUILD_COUNT) {
+			tmp[x->dst] = ref_operand(c, x->ref[0], tmp);
+			temps_keep(c->s, before[x->first], tmp[x->dst].t);
+			continue;
+		}
 		tmp[x->dst] = run_insn(c, x, tmp);
 		if (!tmp[x->dst].g)
 			return temps_keep(c->s, mark, 0);

@@ -3,11 +3,14 @@
  * temporary; operands are compiled from right to left, which is the order in which gcc evaluates them
  * and the order that the logs show (rsqrt: pow(out) before -0.5 * g).
  *
- *     formula  := sum [ ("<" | ">" | "<=" | ">=" | "==" | "!=") sum ]
+ *     formula  := { "let" name "=" compare "in" } compare
+ *     compare  := sum [ ("<" | ">" | "<=" | ">=" | "==" | "!=") sum ]
  *     sum      := product { ("+" | "-") product }
  *     product  := unary { ("*" | "/") unary }
  *     unary    := "-" unary | primary
- *     primary  := number | ["#"] name | name "(" [formula {"," formula}] ")" [":" dtype | ":=" ["#"] name] | "(" formula ")"
+ *     primary  := number | ["#"] name | name "(" [compare {"," compare}] ")" [":" dtype | ":=" ["#"] name] | "(" compare ")" | "{" compare "}"
+ *
+ * What follows "let" is a statement, and braces are a function of its own: of the temporaries in it only its value outlives it.
  *
  * Rows are constants, so a mistake in one is found by tests/test_ops.c, not by a user.
  */
@@ -22,6 +25,11 @@ struct compiler {
 	struct str s;              /* what is left of the text */
 	struct str out[MAX_OUTS];
 	unsigned ntmp;
+	struct local {             /* of the formula at hand */
+		struct str name;
+		struct ref ref;
+	} local[MAX_NAMED];
+	unsigned nlocal;
 	const char *error;
 };
 
@@ -80,6 +88,13 @@ name_ref(struct compiler *p, struct str w, bool shape_only)
 
 	if (is_number(w))
 		return (struct ref){REF_NUMBER, 0, false};
+	for (unsigned i = 0; i < p->nlocal; i++)
+		if (str_eq(p->local[i].name, w)) {
+			struct ref r = p->local[i].ref;
+
+			r.shape_only |= shape_only;
+			return r;
+		}
 	if (w.n && w.p[0] == 'g' && (w.n == 1 || (w.n == 2 && str_int(str_sub(w, 1, 2), &n))))
 		return (struct ref){REF_GRAD, (uint8_t)(w.n == 1 ? 0 : w.p[1] - '0'), shape_only};
 	for (uint8_t i = 0; i < p->code->narg; i++)
@@ -97,12 +112,30 @@ name_ref(struct compiler *p, struct str w, bool shape_only)
 struct tree {
 	struct ref ref;            /* if build < 0 */
 	int build;
+	bool scope;                /* child[0] in braces */
 	const char *kernel;
 	struct tree *child[MAX_REFS];
 	unsigned nchild;
 	uint8_t dtype;
 	struct ref dtype_of;
 };
+
+static struct ref emit(struct compiler *, const struct tree *);
+
+/* The temporaries that an expression made die, except its value. */
+static struct ref
+emit_scope(struct compiler *p, const struct tree *t)
+{
+	unsigned first = p->ntmp;
+	struct ref r = emit(p, t);
+
+	if (p->ntmp <= first + 1)
+		return r;
+	if (p->code->ninsn >= MAX_INSN || p->ntmp >= MAX_TMP)
+		return fail(p, "formula too long");
+	p->insn[p->code->ninsn++] = (struct insn){.build = BUILD_COUNT, .dst = (uint8_t)p->ntmp, .nref = 1, .ref = {r}, .first = (uint8_t)first};
+	return (struct ref){REF_TMP, (uint8_t)p->ntmp++, false};
+}
 
 static struct ref
 emit(struct compiler *p, const struct tree *t)
@@ -111,6 +144,8 @@ emit(struct compiler *p, const struct tree *t)
 	struct insn *x;
 	struct ref ref[MAX_REFS];
 
+	if (t->scope)
+		return emit_scope(p, t->child[0]);
 	if (t->build < 0)
 		return t->ref;
 	for (unsigned i = t->nchild; i-- > 0;)
@@ -201,6 +236,14 @@ parse_primary(struct compiler *p)
 			fail(p, "missing )");
 		return t;
 	}
+	if (!shape && accept(p, "{")) {
+		t = leaf(p, (struct ref){0});
+		t->scope = true;
+		t->child[0] = parse(p);
+		if (!accept(p, "}"))
+			fail(p, "missing }");
+		return t;
+	}
 	made = !shape && accept(p, "@");
 	w = word(p);
 	if (!w.n)
@@ -277,6 +320,18 @@ parse_formula(struct compiler *p)
 	struct formula f = {.first = p->code->ninsn};
 
 	p->ntmp = 0;
+	p->nlocal = 0;
+	while (accept(p, "let ")) {
+		struct local *l = &p->local[p->nlocal];
+
+		l->name = word(p);
+		if (p->nlocal == MAX_NAMED || !accept(p, "="))
+			break;
+		l->ref = emit_scope(p, parse(p));
+		p->nlocal++;
+		if (!accept(p, "in "))
+			fail(p, "in expected");
+	}
 	f.result = emit(p, parse(p));
 	f.n = (uint8_t)(p->code->ninsn - f.first);
 	return f;

@@ -326,7 +326,13 @@ compose_PAD(struct call *c)
 	return CALL(c->s, CONSTANT_PAD, V_TENSOR(call_tensor(c, "self")), *call_arg(c, "pad"));
 }
 
-/* diff: narrow(cat(prepend, x)) - narrow(...); booleans by not-equal. */
+static uint32_t
+piece(struct sim *s, uint32_t t, int64_t d, int64_t from, int64_t size)
+{
+	return CALL(s, SLICE, V_TENSOR(t), V_INT(d), V_INT(from), V_INT(from + size), V_INT(1));
+}
+
+/* diff: of cat(prepend, x, append) all but the first minus all but the last; booleans by exclusive or. */
 uint32_t
 compose_DIFF(struct call *c)
 {
@@ -334,16 +340,26 @@ compose_DIFF(struct call *c)
 	uint32_t self = call_tensor(c, "self"), pre = call_tensor(c, "prepend"), app = call_tensor(c, "append"), mark = temps_mark(s), t = self;
 	uint32_t all[3];
 	unsigned n = 0;
+	int64_t d = self ? wrap_dim(call_int(c, "dim", -1), geom_at(s, self)->rank) : -1;
 
+	if (d < 0 || !geom_at(s, self)->rank) {
+		call_failed(c, "dim out of range");
+		return 0;
+	}
 	if (pre)
 		all[n++] = pre;
 	all[n++] = self;
 	if (app)
 		all[n++] = app;
 	if (n > 1)
-		t = CALL(s, CAT, V_TENSORS(all, n), V_INT(call_int(c, "dim", -1)));
-	for (int64_t i = call_int(c, "n", 1); t && i > 0; i--)
-		t = CALL(s, DIFF_NARROW, V_TENSOR(t), V_INT(1), V_INT(call_int(c, "dim", -1)));
+		t = CALL(s, CAT, V_TENSORS(all, n), V_INT(d));
+	for (int64_t i = call_int(c, "n", 1); t && i > 0 && geom_at(s, t)->dim[d] > 0; i--) {
+		int64_t size = geom_at(s, t)->dim[d] - 1;
+		bool logical = geom_at(s, t)->dtype == DT_BOOL;
+		struct value tail = V_TENSOR(piece(s, t, d, 1, size)), head = V_TENSOR(piece(s, t, d, 0, size));
+
+		t = logical ? CALL(s, LOGICAL_XOR, tail, head) : CALL(s, SUB, tail, head);
+	}
 	return temps_keep(s, mark, t);
 }
 
@@ -352,7 +368,20 @@ compose_DIFF(struct call *c)
 uint32_t
 compose_NORM(struct call *c)
 {
-	return CALL(c->s, VECTOR_NORM, V_TENSOR(call_tensor(c, "self")), V_INT(2), *call_arg(c, "dim"), *call_arg(c, "keepdim"), *call_arg(c, "dtype"));
+	const struct value *p = call_arg(c, "p");
+	struct value order = p->kind == ARG_INT || p->kind == ARG_FLOAT ? *p : V_INT(2);
+
+	return CALL(c->s, VECTOR_NORM, V_TENSOR(call_tensor(c, "self")), order, *call_arg(c, "dim"), *call_arg(c, "keepdim"), *call_arg(c, "dtype"));
+}
+
+uint32_t
+compose_PAIRWISE_DISTANCE(struct call *c)
+{
+	struct sim *s = c->s;
+	uint32_t mark = temps_mark(s), t = CALL(s, SUB, c->arg[0], c->arg[1]);
+
+	t = CALL(s, ADD, V_TENSOR(t), V_FLOAT(0.1));
+	return temps_keep(s, mark, CALL(s, VECTOR_NORM, V_TENSOR(t), *call_arg(c, "p"), V_INT(-1), *call_arg(c, "keepdim")));
 }
 
 uint32_t

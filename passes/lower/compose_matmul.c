@@ -173,28 +173,97 @@ uint32_t
 compose_BILINEAR(struct call *c)
 {
 	struct sim *s = c->s;
-	uint32_t a = call_tensor(c, "input1"), b = call_tensor(c, "input2"), w = call_tensor(c, "weight"), bias = call_tensor(c, "bias"), mark = temps_mark(s), t;
-	int64_t dim[MAX_RANK], wide[2];
-	const struct geom *g;
+	uint32_t w = call_tensor(c, "weight"), bias = call_tensor(c, "bias"), mark = temps_mark(s), t;
 
-	if (!a || !b || !w || geom_at(s, w)->rank != 3) {
+	if (!w || geom_at(s, w)->rank != 3) {
 		call_failed(c, "an operand is missing");
 		return 0;
 	}
-	g = geom_at(s, w);
-	wide[0] = g->dim[0] * g->dim[1];
-	wide[1] = g->dim[2];
-	t = do_linear(s, b, do_view(s, w, 2, wide), 0);
-	g = geom_at(s, t);
-	memcpy(dim, g->dim, g->rank * sizeof *dim);
-	dim[g->rank - 1] = geom_at(s, w)->dim[0];
-	dim[g->rank] = geom_at(s, w)->dim[1];
-	t = do_view(s, t, g->rank + 1u, dim);
-	t = CALL(s, MUL, V_TENSOR(CALL(s, UNSQUEEZE, V_TENSOR(a), V_INT(-2))), V_TENSOR(t));
-	t = CALL(s, SUM, V_TENSOR(t), V_INT(-1));
+	t = CALL(s, TRILINEAR, *call_arg(c, "input1"), V_TENSOR(w), *call_arg(c, "input2"));
 	if (bias)
 		t = CALL(s, ADD, V_TENSOR(t), V_TENSOR(bias));
 	return temps_keep(s, mark, t);
+}
+
+/* The dims of one operand: those not named, then those named, or the reverse. */
+static unsigned
+sum_last(const struct geom *g, const int64_t *named, unsigned n, bool first, int64_t *perm, int64_t *rows)
+{
+	bool summed[MAX_RANK] = {false};
+	unsigned k = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		if (wrap_dim(named[i], g->rank) >= 0)
+			summed[wrap_dim(named[i], g->rank)] = true;
+	for (unsigned i = 0; first && i < n; i++)
+		perm[k++] = wrap_dim(named[i], g->rank);
+	for (unsigned i = 0; i < g->rank; i++)
+		if (!summed[i] && k < MAX_RANK) {
+			*rows *= g->dim[i];
+			perm[k++] = i;
+		}
+	for (unsigned i = 0; !first && i < n && k < MAX_RANK; i++)
+		perm[k++] = wrap_dim(named[i], g->rank);
+	return k;
+}
+
+/* tensordot: both operands as matrices, one product. */
+uint32_t
+compose_TENSORDOT(struct call *c)
+{
+	struct sim *s = c->s;
+	uint32_t a = call_tensor(c, "self"), b = call_tensor(c, "other"), mark = temps_mark(s), t;
+	int64_t da[MAX_RANK], db[MAX_RANK], pa[MAX_RANK], pb[MAX_RANK], rows = 1, cols = 1, inner = 1, out[MAX_RANK], matrix[2];
+	unsigned n = call_ints(c, "dims_self", da, MAX_RANK), rank = 0;
+	const struct geom *ga, *gb;
+
+	if (!a || !b || n != call_ints(c, "dims_other", db, MAX_RANK)) {
+		call_failed(c, "an operand is missing");
+		return 0;
+	}
+	ga = geom_at(s, a);
+	gb = geom_at(s, b);
+	if (sum_last(ga, da, n, false, pa, &rows) != ga->rank || sum_last(gb, db, n, true, pb, &cols) != gb->rank || ga->rank + gb->rank > MAX_RANK) {
+		call_failed(c, "dim out of range");
+		return 0;
+	}
+	for (unsigned i = 0; i < ga->rank - n; i++)
+		out[rank++] = ga->dim[pa[i]];
+	for (unsigned i = n; i < gb->rank; i++)
+		out[rank++] = gb->dim[pb[i]];
+	for (unsigned i = 0; i < n; i++)
+		inner *= gb->dim[pb[i]];
+	matrix[0] = rows;
+	matrix[1] = inner;
+	a = do_reshape(s, CALL(s, PERMUTE, V_TENSOR(a), V_INTS(pa, ga->rank)), 2, matrix);
+	matrix[0] = inner;
+	matrix[1] = cols;
+	b = do_reshape(s, CALL(s, PERMUTE, V_TENSOR(b), V_INTS(pb, gb->rank)), 2, matrix);
+	t = CALL(s, MM, V_TENSOR(a), V_TENSOR(b));
+	return temps_keep(s, mark, do_reshape(s, t, rank, out));
+}
+
+/* kron: a product with the dims of both in turn, then one view. */
+uint32_t
+compose_KRON(struct call *c)
+{
+	struct sim *s = c->s;
+	uint32_t a = call_tensor(c, "self"), b = call_tensor(c, "other"), mark = temps_mark(s), t;
+	int64_t wa[MAX_RANK], wb[MAX_RANK], out[MAX_RANK];
+	unsigned rank = a && b ? geom_at(s, a)->rank : MAX_RANK;
+
+	if (2 * rank > MAX_RANK || geom_at(s, b)->rank != rank) {
+		call_failed(c, "an operand is missing");
+		return 0;
+	}
+	for (unsigned i = 0; i < rank; i++) {
+		wa[2 * i] = geom_at(s, a)->dim[i];
+		wb[2 * i + 1] = geom_at(s, b)->dim[i];
+		wa[2 * i + 1] = wb[2 * i] = 1;
+		out[i] = wa[2 * i] * wb[2 * i + 1];
+	}
+	t = CALL(s, MUL, V_TENSOR(do_reshape(s, a, 2 * rank, wa)), V_TENSOR(do_reshape(s, b, 2 * rank, wb)));
+	return temps_keep(s, mark, do_reshape(s, t, rank, out));
 }
 
 /* ---- convolutions ---------------------------------------------------------------------------------------------- */

@@ -114,6 +114,37 @@ compose_FEATURE_DROPOUT(struct call *c)
 	return temps_keep(s, mark, CALL(s, MUL, V_TENSOR(x), V_TENSOR(noise)));
 }
 
+/* Noise, and what is added where it drops: noise - 1, both scaled in place; input * noise + that. */
+static uint32_t
+alpha_dropout(struct call *c, bool feature)
+{
+	struct sim *s = c->s;
+	uint32_t x = call_tensor(c, "input"), mark = temps_mark(s), noise, shift, t;
+	int64_t dim[MAX_RANK];
+
+	if (!x || rate(call_arg(c, "p")) == 0 || !call_bool(c, "train"))
+		return x;
+	for (unsigned i = 0; i < geom_at(s, x)->rank; i++)
+		dim[i] = i < 2 ? geom_at(s, x)->dim[i] : 1;
+	noise = feature ? CALL(s, NEW_ZEROS, V_TENSOR(x), V_INTS(dim, geom_at(s, x)->rank)) : CALL(s, ZEROS_LIKE, V_TENSOR(x));
+	shift = CALL(s, ADD, V_TENSOR(noise), V_INT(-1));
+	t = CALL(s, MUL, V_TENSOR(x), V_TENSOR(noise));
+	op_call_inplace(s, OP_ADD, (const struct value[]){V_TENSOR(t), V_TENSOR(shift)}, 2);
+	return temps_keep(s, mark, t);
+}
+
+uint32_t
+compose_ALPHA_DROPOUT(struct call *c)
+{
+	return alpha_dropout(c, false);
+}
+
+uint32_t
+compose_FEATURE_ALPHA_DROPOUT(struct call *c)
+{
+	return alpha_dropout(c, true);
+}
+
 /* ---- pooling -------------------------------------------------------------------------------------------------- */
 
 /* The kernel makes indices even where only the values are asked for. */

@@ -58,7 +58,11 @@ struct value {
 	} u;
 };
 #define V_NONE ((struct value){.kind = ARG_NONE})
-#define V_TENSOR(x) ((struct value){.kind = (x) ? ARG_VAL : ARG_NONE, .u.t = (x)})
+static inline struct value        /* a function, because its operand is often a call */
+V_TENSOR(uint32_t t)
+{
+	return (struct value){.kind = t ? ARG_VAL : ARG_NONE, .u.t = t};
+}
 #define V_TENSORS(p, count) ((struct value){.kind = ARG_VALS, .n = (count), .u.ts = (p)})
 #define V_INT(x) ((struct value){.kind = ARG_INT, .u.i = (x)})
 #define V_INTS(p, count) ((struct value){.kind = ARG_INTS, .n = (count), .u.ints = (p)})
@@ -73,7 +77,8 @@ struct value {
 #define MAX_REFS 4
 #define MAX_KEEPS 12
 #define MAX_INSN 96
-#define MAX_TMP 30
+#define MAX_TMP 64
+#define MAX_NAMED 8
 #define MAX_SLOTS_OUT 64   /* results of one checkpointed block */
 
 enum ref_kind { REF_NONE, REF_ARG, REF_OUT, REF_GRAD, REF_TMP, REF_NUMBER, REF_MADE };
@@ -84,7 +89,8 @@ struct ref {
 };
 
 struct insn {                      /* temporary number dst = build(ref...) */
-	uint8_t build;             /* row of build.def */
+	uint8_t build;             /* row of build.def; BUILD_COUNT: of the temporaries from first on only ref[0] stays */
+	uint8_t first;
 	uint8_t dst, nref;
 	uint8_t dtype;             /* given, or DT_NONE */
 	struct ref dtype_of;       /* dtype of this one instead */

@@ -131,6 +131,16 @@ scratch_embedding(const struct call *c, uint32_t made)
 	return product(n, 48) + product(product(n / 10 + (rows < n ? rows : n), wide), 4);
 }
 
+/* Nothing where the elementwise loss is the result. */
+static uint64_t
+scratch_loss(const struct call *c, uint32_t made)
+{
+	uint32_t x = call_tensor(c, "self");
+	uint64_t n = x && geom_at(c->s, made)->rank == 0 ? bytes_of(c, x) : 0;
+
+	return c->op == OP_BCE_LOGITS ? 2 * n : n;
+}
+
 static uint64_t
 scratch_masked_scatter(const struct call *c, uint32_t made)
 {
