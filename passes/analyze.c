@@ -59,6 +59,8 @@ unbound_symbol(struct analysis *a, struct str name)
 		return str_fmt(a->c->a, "%.*sthe file has no shape of it: --shape %.*s=AxBx..)", SFMT(out), SFMT(name));
 	if (x->input && !str_ends(name, S("]")))
 		out = str_fmt(a->c->a, "%.*s%.*s[%u]: ", SFMT(out), SFMT(input), x->axis);
+	if (str_eq(name, S("batch")) || str_eq(name, S("seq")))
+		common = "";
 	return str_fmt(a->c->a, "%.*s%s--dim %.*s=N)", SFMT(out), common, SFMT(name));
 }
 
