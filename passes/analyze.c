@@ -101,6 +101,8 @@ finish(struct analysis *a, struct report *r)
 	r->sized = a->sized;
 	r->values = a->sized + a->unsized;
 	r->lower_bound = a->lower_bound || r->nunknown || a->unsized;
+	if (r->lower_bound && r->verdict.fits && !a->brief)
+		r->verdict.sure = false;
 	r->diags = a->c->diags;
 	r->ndiag = a->c->ndiag;
 }
