@@ -300,7 +300,7 @@ enum framework_file { FILE_NONE, FILE_TRAINING, FILE_ACCELERATE, FILE_PEFT, FILE
 struct recipe {
 	struct recipe_value v[RK_COUNT];
 	struct dim_binding *dims;
-	uint32_t ndim;
+	uint32_t ndim, dim_cap;
 	const struct json *files[FILE_COUNT];      /* that were given, and their names */
 	struct str file_names[FILE_COUNT];
 	struct str notes[FILE_COUNT];      /* what each set and what it ignored */

@@ -104,17 +104,26 @@ parse_bytes(struct str s, int64_t *out)
 static bool
 parse_float(struct str s, double *out)
 {
-	int64_t dot = str_find(s, '.'), whole = 0, frac = 0;
+	bool minus = str_starts(s, S("-"));
+	int64_t dot, whole = 0, frac = 0;
 	double scale = 1;
 
-	if (dot < 0)
-		return str_int(s, &whole) ? (*out = (double)whole, true) : false;
-	for (uint32_t i = (uint32_t)dot + 1; i < s.n; i++)
-		scale *= 10;
-	if ((dot > 0 && !str_int(str_sub(s, 0, (uint32_t)dot), &whole)) || s.n - dot > 18 ||
-	    (s.n > dot + 1 && !str_int(str_sub(s, (uint32_t)dot + 1, s.n), &frac)))
-		return false;
+	if (minus)
+		s = str_sub(s, 1, s.n);
+	dot = str_find(s, '.');
+	if (dot < 0) {
+		if (!str_int(s, &whole) || whole < 0)
+			return false;
+	} else {
+		for (uint32_t i = (uint32_t)dot + 1; i < s.n; i++)
+			scale *= 10;
+		if ((dot > 0 && !str_int(str_sub(s, 0, (uint32_t)dot), &whole)) || s.n - dot > 18 ||
+		    (s.n > dot + 1 && !str_int(str_sub(s, (uint32_t)dot + 1, s.n), &frac)) || whole < 0 || frac < 0)
+			return false;
+	}
 	*out = (double)whole + (double)frac / scale;
+	if (minus)
+		*out = -*out;
 	return true;
 }
 
@@ -132,6 +141,15 @@ set_list(struct ctx *c, struct recipe_value *v, struct str text)
 		v->list[v->nlist++] = str_copy(c->a, str_trim(head));
 }
 
+#define DIM_MAX ((int64_t)1 << 48)
+
+/* A step has at least one micro-batch. */
+static int64_t
+least(unsigned key)
+{
+	return key == RK_GRAD_ACCUM;
+}
+
 static const char *
 allowed(unsigned key)
 {
@@ -141,7 +159,7 @@ allowed(unsigned key)
 	case RT_BOOL:
 		return "true, false";
 	case RT_INT:
-		return "a whole number from 0";
+		return least(key) ? "a whole number from 1 to 2147483647" : "a whole number from 0 to 2147483647";
 	case RT_FLOAT:
 		return "a number";
 	case RT_BYTES:
@@ -172,7 +190,7 @@ recipe_set_text(struct ctx *c, struct recipe *r, unsigned key, struct str text)
 		ok = parse_bool(text, &v.i);
 		break;
 	case RT_INT:
-		ok = str_int(text, &v.i) && v.i >= 0 && v.i <= INT32_MAX;
+		ok = str_int(text, &v.i) && v.i >= least(key) && v.i <= INT32_MAX;
 		break;
 	case RT_FLOAT:
 		ok = parse_float(text, &v.f);
@@ -195,12 +213,10 @@ recipe_set_text(struct ctx *c, struct recipe *r, unsigned key, struct str text)
 bool
 recipe_set_dim(struct ctx *c, struct recipe *r, struct str name, int64_t value)
 {
-	struct dim_binding *dims;
-
-	if (value < 1 || value > (int64_t)1 << 48) {
+	if (value < 1 || value > DIM_MAX) {
 		struct str text = str_fmt(c->a, "%.*s = %lld", SFMT(name), (long long)value);
 
-		return diag(c, DIAG_BAD_VALUE, "dims", SFMT(text), "a whole number from 1");
+		return diag(c, DIAG_BAD_VALUE, "dims", SFMT(text), "a whole number from 1 to 281474976710656");
 	}
 	for (uint32_t i = 0; i < r->ndim; i++)
 		if (str_eq(r->dims[i].name, name)) {
@@ -208,11 +224,8 @@ recipe_set_dim(struct ctx *c, struct recipe *r, struct str name, int64_t value)
 			r->dims[i].by_file = false;
 			return true;
 		}
-	dims = NEW(c->a, struct dim_binding, r->ndim + 1);
-	if (r->ndim)
-		memcpy(dims, r->dims, r->ndim * sizeof *dims);
-	dims[r->ndim++] = (struct dim_binding){str_copy(c->a, name), value, false};
-	r->dims = dims;
+	ROOM(c->a, r->dims, r->ndim, r->dim_cap, 1);
+	r->dims[r->ndim++] = (struct dim_binding){str_copy(c->a, name), value, false};
 	return true;
 }
 
@@ -271,7 +284,8 @@ recipe_copy(struct arena *a, const struct recipe *r)
 		for (uint32_t i = 0; i < v->nlist; i++)
 			v->list[i] = str_copy(a, r->v[k].list[i]);
 	}
-	c->dims = NEW(a, struct dim_binding, c->ndim + 1);
+	c->dim_cap = c->ndim + 1;
+	c->dims = NEW(a, struct dim_binding, c->dim_cap);
 	for (uint32_t i = 0; i < c->ndim; i++)
 		c->dims[i] = (struct dim_binding){str_copy(a, r->dims[i].name), r->dims[i].value, false};
 	for (uint32_t i = 0; i < c->nnote; i++)

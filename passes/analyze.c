@@ -59,6 +59,8 @@ unbound_symbol(struct analysis *a, struct str name)
 		return str_fmt(a->c->a, "%.*sthe file has no shape of it: --shape %.*s=AxBx..)", SFMT(out), SFMT(name));
 	if (x->input && !str_ends(name, S("]")))
 		out = str_fmt(a->c->a, "%.*s%.*s[%u]: ", SFMT(out), SFMT(input), x->axis);
+	if (str_eq(name, S("batch")) || str_eq(name, S("seq")))
+		common = "";
 	return str_fmt(a->c->a, "%.*s%s--dim %.*s=N)", SFMT(out), common, SFMT(name));
 }
 
@@ -99,6 +101,8 @@ finish(struct analysis *a, struct report *r)
 	r->sized = a->sized;
 	r->values = a->sized + a->unsized;
 	r->lower_bound = a->lower_bound || r->nunknown || a->unsized;
+	if (r->lower_bound && r->verdict.fits && !a->brief)
+		r->verdict.sure = false;
 	r->diags = a->c->diags;
 	r->ndiag = a->c->ndiag;
 }

@@ -1,6 +1,7 @@
 /* Recipes: every default is a value of its key; JSON, flags and dotted names set the same thing; errors name what is allowed. */
 #include "test.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static void
@@ -39,6 +40,35 @@ every_choice_is_set_and_printed(void **state)
 			assert_int_equal(mc_recipe_set(r, key_info(k)->name, text), MC_OK);
 			assert_int_equal(r->r.v[k].i, i);
 		}
+	mc_recipe_free(r);
+}
+
+static void
+numbers_have_ends(void **state)
+{
+	static const char *const bad[][2] = {{"grad_accum", "0"}, {"grad_accum", "-1"}, {"grad_accum", "2147483648"}, {"lora.r", "-1"}, {"lora.dropout", "--1"}, {"lora.dropout", "0.-5"},
+	    {"lora.dropout", "-"}, {"lora.dropout", "nan"}};
+	mc_recipe *r;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+		r = mc_recipe_new();
+		assert_int_equal(mc_recipe_set(r, bad[i][0], bad[i][1]), MC_BAD_INPUT);
+		mc_recipe_free(r);
+	}
+	r = mc_recipe_new();
+	assert_int_equal(mc_recipe_set(r, "allocator.garbage_collection_threshold", "-0.5"), MC_OK);
+	assert_true(r->r.v[RK_ALLOC_GC].f < -0.49);
+	assert_int_equal(mc_recipe_set(r, "allocator.garbage_collection_threshold", "-3.25"), MC_OK);
+	assert_true(r->r.v[RK_ALLOC_GC].f < -3.24);
+	for (int i = 1; i < 5000; i++) {
+		char name[16];
+
+		snprintf(name, sizeof name, "d%d", i);
+		assert_int_equal(mc_recipe_set_dim(r, name, i), MC_OK);
+	}
+	assert_int_equal(r->r.ndim, 4999);
+	assert_int_equal(r->r.dims[4998].value, 4999);
 	mc_recipe_free(r);
 }
 
@@ -125,7 +155,7 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(defaults_are_values), cmocka_unit_test(every_choice_is_set_and_printed), cmocka_unit_test(json_and_flags_agree),
+		cmocka_unit_test(defaults_are_values), cmocka_unit_test(every_choice_is_set_and_printed), cmocka_unit_test(numbers_have_ends), cmocka_unit_test(json_and_flags_agree),
 		cmocka_unit_test(later_wins), cmocka_unit_test(errors_name_key_and_values),
 	};
 

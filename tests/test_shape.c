@@ -16,6 +16,8 @@ static const struct {
 	{"input %a : fp32[b, 1, 4]\ninput %c : fp32[s, 1]\n%y = onnx.Add(A=%a, B=%c)", "fp32[b, s, 4]", "fp32[2, 7, 4]"},
 	{"input %a : fp16[b]\ninput %c : fp16[s]\n%y = onnx.Mul(A=%a, B=%c)", "fp16[Max(b, s)]", "fp16[7]"},
 	{"input %a : int64[3]\ninput %c : int64[3]\n%y = onnx.Less(A=%a, B=%c)", "bool[3]", NULL},
+	/* a symbol that no input has, as exporters give outputs, says nothing */
+	{"input %a : fp16[b]\ninput %c : fp16[s]\n%y : fp16[o] = onnx.Mul(A=%a, B=%c)", "fp16[Max(b, s)]", "fp16[7]"},
 	/* sizes computed from sizes */
 	{"input %a : fp32[b, s, 768]\nconst %i : int64[]{1}\n%h = onnx.Shape(data=%a)\n%y = onnx.Gather(data=%h, indices=%i)", "int64[]{s}", "int64[]{7}"},
 	{"input %a : fp32[b, s, 768]\n%h = onnx.Shape(data=%a, start=-2)\n%y = onnx.ReduceProd(data=%h, keepdims=0)", "int64[]{(s*768)}", "int64[]{5376}"},

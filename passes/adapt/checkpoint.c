@@ -91,6 +91,17 @@ mark_embeddings(struct analysis *a)
 	assume(a, "the input embeddings' outputs require grad (enable_input_require_grads)");
 }
 
+static void
+warn_no_block(struct analysis *a)
+{
+	const struct recipe_value *asked = &a->r->v[RK_CHECKPOINT_MODULES];
+
+	for (uint32_t i = 0; i < asked->nlist; i++)
+		diag(a->c, DIAG_NO_MATCH, "checkpoint_modules", SFMT(asked->list[i]), "module");
+	if (!asked->nlist)
+		diag(a->c, DIAG_NO_MATCH, "checkpoint", SFMT(S("*")), "repeated block");
+}
+
 bool
 pass_checkpoint(struct analysis *a)
 {
@@ -99,7 +110,7 @@ pass_checkpoint(struct analysis *a)
 		return true;
 	find_blocks(a);
 	if (!a->plan.nblock)
-		diag(a->c, DIAG_NO_MATCH, "checkpoint", SFMT(S("*")), "repeated block");
+		warn_no_block(a);
 	else
 		assume(a, "%u module calls are checkpointed, the first is %.*s", a->plan.nblock,
 		    SFMT(scope_path(a->g, a->g->nodes[a->plan.blocks[0].first].scope)));

@@ -14,6 +14,9 @@
 #include <regex.h>
 #include <string.h>
 
+#define REGEX_MAX 512           /* characters */
+#define REGEX_MAX_COPIED 4096  /* with what counts repeat */
+
 struct lora {
 	struct analysis *a;
 	struct graph *g;           /* being rebuilt */
@@ -49,6 +52,40 @@ posix_regex(struct arena *a, struct str s)
 	return str_fmt(a, "%.*s)$", SFMT(out));
 }
 
+/*
+ * What the C library cannot compile or match in bounded time and memory: it copies what a count repeats, nested counts multiply, and a
+ * reference back to a group is a search. Names of modules need neither.
+ */
+static bool
+is_regex_cheap(struct str s)
+{
+	uint32_t copied = s.n ? s.n : 1;
+
+	if (s.n > REGEX_MAX)
+		return false;
+	for (uint32_t i = 0; i < s.n; i++) {
+		uint32_t n = 0, most = 1;
+
+		if (s.p[i] == '\\') {
+			if (++i < s.n && s.p[i] >= '0' && s.p[i] <= '9')
+				return false;
+			continue;
+		}
+		if (s.p[i] != '{')
+			continue;
+		for (i++; i < s.n && s.p[i] != '}'; i++) {
+			n = s.p[i] >= '0' && s.p[i] <= '9' ? n * 10 + (uint32_t)(s.p[i] - '0') : 0;
+			most = n > most ? n : most;
+			if (most > REGEX_MAX_COPIED)
+				return false;
+		}
+		copied *= most;
+		if (copied > REGEX_MAX_COPIED)
+			return false;
+	}
+	return true;
+}
+
 static void
 free_regex(void *p)
 {
@@ -66,8 +103,9 @@ read_targets(struct lora *l)
 	l->all_linear = v->nlist == 1 && str_eq(v->list[0], S("all-linear"));
 	if (v->i && !l->all_linear) {      /* given as one string */
 		l->re = NEW(a, regex_t, 1);
-		if (v->list[0].n > 512 || regcomp(l->re, posix_regex(a, v->list[0]).p, REG_EXTENDED | REG_NOSUB))
-			return diag(l->a->c, DIAG_BAD_VALUE, "lora.targets", SFMT(v->list[0]), "module names, or a regular expression");
+		if (!is_regex_cheap(v->list[0]) || regcomp(l->re, posix_regex(a, v->list[0]).p, REG_EXTENDED | REG_NOSUB))
+			return diag(l->a->c, DIAG_BAD_VALUE, "lora.targets", SFMT(v->list[0]),
+			    "module names, or a regular expression: at most 512 characters, 4096 with what its counts {m,n} repeat, no references to groups");
 		arena_defer(a, free_regex, l->re);
 	}
 	return true;

@@ -40,7 +40,32 @@ contradict(struct shaper *s, uint32_t v)
 		s->first_contradiction = graph_str(s->g, s->g->vals[v].name);
 }
 
-/* Of two sizes the one that says more; a symbol says more than an expression that could not be reduced to it. */
+/* Symbols that are a size of an input: only those can be bound. Exporters give others to outputs whose sizes they did not follow. */
+static bool *
+input_symbols(const struct graph *g, struct arena *a)
+{
+	bool *is = NEW(a, bool, g->nsym + 1);
+
+	for (uint32_t i = 0; i < g->ninput; i++) {
+		const struct val *x = &g->vals[g->inputs[i]];
+
+		for (unsigned k = 0; x->rank != RANK_UNKNOWN && k < x->rank; k++) {
+			struct sint d = g->ints[x->dim + k];
+
+			if (d.expr && is_simple(g, d))
+				is[g->exprs[d.expr].a] = true;
+		}
+	}
+	return is;
+}
+
+static bool
+is_input_symbol(const struct shaper *s, struct sint d)
+{
+	return d.expr && is_simple(s->g, d) && s->bindable[s->g->exprs[d.expr].a];
+}
+
+/* Of two sizes the one that says more; an input's symbol says more than an expression that could not be reduced to it. */
 static struct sint
 better(struct shaper *s, uint32_t v, struct sint declared, struct sint found)
 {
@@ -52,7 +77,7 @@ better(struct shaper *s, uint32_t v, struct sint declared, struct sint found)
 		contradict(s, v);
 	if (!found.expr)
 		return found;
-	return is_simple(s->g, declared) && !is_simple(s->g, found) ? declared : found;
+	return (!declared.expr || is_input_symbol(s, declared)) && !is_simple(s->g, found) ? declared : found;
 }
 
 static bool
@@ -128,7 +153,7 @@ report(struct shaper *s)
 static void
 infer(struct analysis *a, bool bound)
 {
-	struct shaper s = {.a = a, .g = a->g, .bound = bound};
+	struct shaper s = {.a = a, .g = a->g, .bound = bound, .bindable = input_symbols(a->g, a->c->a)};
 
 	for (s.n = 1; s.n < s.g->nnode; s.n++)
 		if (op_is_onnx(s.g->nodes[s.n].op))

@@ -17,6 +17,7 @@ struct shaper {
 	struct graph *g;
 	uint32_t n;                /* the node */
 	bool bound;                /* sizes are numbers: what depends on the data gets the largest size it can have */
+	const bool *bindable;      /* per symbol: it is the size of an input */
 	uint32_t nbounded;         /* results that got one */
 	uint32_t first_bounded;    /* name of the operator, interned */
 	struct type *out;          uint32_t out_cap;
