@@ -111,6 +111,14 @@ finish(const mc_model *m, const mc_recipe *r, struct outcome o)
 	return o;
 }
 
+static mc_status
+read_settings(mc_recipe *r)
+{
+	static const char yaml[] = "mixed_precision: bf16\nfsdp_config:\n  fsdp_version: 2\n  other: [1, {a: \"\\x41\"}]\nlist:\n- - ~\n- |\n  text\n";
+
+	return mc_recipe_file(r, "accelerate", yaml, sizeof yaml - 1, "config.yaml");
+}
+
 static struct outcome
 run(const char *path)
 {
@@ -119,7 +127,7 @@ run(const char *path)
 	mc_model *m = NULL;
 
 	if (r)
-		o.status = mc_recipe_set(r, "precision", "bf16-mixed") == MC_OK ? MC_OK : MC_NO_MEMORY;
+		o.status = read_settings(r) == MC_OK ? MC_OK : MC_NO_MEMORY;
 	if (o.status == MC_OK) {
 		o.status = mc_load_path(path, NULL, &m);
 		o.silent = o.status != MC_OK && m && !mc_model_diagnostics(m, NULL, 0);
