@@ -417,6 +417,8 @@ bool str_cut(struct str *rest, char sep, struct str *head);       /* head = up t
 struct str str_trim(struct str);
 bool str_int(struct str, int64_t *);
 uint64_t str_hash(uint64_t seed, struct str);
+uint32_t utf8_length(const char *p, uint32_t n);                  /* bytes of the sequence at p, of n that are there; 0 = it is none */
+bool str_is_utf8(struct str);
 struct str str_fmt(struct arena *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 struct str str_list(struct arena *, struct str list, const char *item, ...) __attribute__((format(printf, 3, 4)));  /* after a comma; a long list ends in .. */
 bool pattern_match(struct str pattern, struct str name);          /* shell glob over the whole name */

@@ -92,7 +92,7 @@ digest(void *user, const void *data, size_t n)
 struct outcome {
 	mc_status status;
 	bool silent;               /* it failed and does not say why */
-	struct sum text, events;
+	struct sum text, events, json;
 };
 
 static struct outcome
@@ -102,7 +102,8 @@ finish(const mc_model *m, const mc_recipe *r, struct outcome o)
 
 	o.status = mc_analyze(m, r, NULL, &rep);
 	if (o.status == MC_OK || o.status == MC_INCOMPLETE) {
-		if (mc_write(rep, "text", digest, &o.text) != MC_OK || mc_write(rep, "events", digest, &o.events) != MC_OK)
+		if (mc_write(rep, "text", digest, &o.text) != MC_OK || mc_write(rep, "events", digest, &o.events) != MC_OK ||
+		    mc_write(rep, "json", digest, &o.json) != MC_OK)
 			o.status = MC_NO_MEMORY;
 	} else {
 		o.silent = rep && !mc_report_diagnostics(rep, NULL, 0);
@@ -161,7 +162,8 @@ is_fine(struct outcome o, struct outcome want)
 		return false;
 	if (o.status != MC_OK && o.status != MC_INCOMPLETE)
 		return true;
-	return o.status == want.status && memcmp(&o.text, &want.text, sizeof o.text) == 0 && memcmp(&o.events, &want.events, sizeof o.events) == 0;
+	return o.status == want.status && memcmp(&o.text, &want.text, sizeof o.text) == 0 && memcmp(&o.events, &want.events, sizeof o.events) == 0 &&
+	    memcmp(&o.json, &want.json, sizeof o.json) == 0;
 }
 
 int
