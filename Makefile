@@ -18,7 +18,7 @@ OPT_tsan = -O1 -g -fsanitize=thread
 OPT_asan = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -DMC_ARENA_MALLOC
 CFLAGS = $(OPT_$(VARIANT))
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden $(WARN) $(CFLAGS) -I$(B) -isystem /usr/include/libxml2
-LDLIBS = -lzip -ljansson -lxml2 -lprotobuf-c -lm -pthread
+LDLIBS = -lzip -ljansson -lyaml -lxml2 -lprotobuf-c -lm -pthread
 
 LIB = $(basename $(wildcard ir/*.c frontend/*.c passes/*.c passes/*/*.c backends/*.c))
 OBJ = $(LIB:%=$(B)/%.o) $(B)/frontend/onnx.pb-c.o
@@ -32,7 +32,7 @@ build/libmemcrest.a: $(B)/libmemcrest.a
 build/libmemcrest.so: $(B)/libmemcrest.so
 	cp $< $@
 
-$(B)/memcrest: $(B)/main.o $(B)/cli_pair.o $(B)/libmemcrest.a
+$(B)/memcrest: $(B)/main.o $(B)/cli_options.o $(B)/cli_pair.o $(B)/libmemcrest.a
 	$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS)
 $(B)/libmemcrest.a: $(OBJ)
 	rm -f $@
@@ -63,7 +63,7 @@ $(B)/backends/html.o: $(B)/backends/html.css.inc $(B)/backends/html.js.inc
 
 # ---- README's two commands -------------------------------------------------------------------------------------------
 
-PACKAGES = gcc libc6-dev libzip-dev libjansson-dev libxml2-dev libxml2-utils libprotobuf-c-dev protobuf-c-compiler libcmocka-dev zlib1g-dev
+PACKAGES = gcc libc6-dev libzip-dev libjansson-dev libyaml-dev libxml2-dev libxml2-utils libprotobuf-c-dev protobuf-c-compiler libcmocka-dev zlib1g-dev
 SUDO = $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
 deps:
@@ -200,6 +200,6 @@ install: all docs
 clean:
 	rm -rf build
 
--include $(OBJ:.o=.d) $(B)/main.d $(B)/cli_pair.d $(wildcard $(B)/tests/*.d)
+-include $(OBJ:.o=.d) $(B)/main.d $(B)/cli_options.d $(B)/cli_pair.d $(wildcard $(B)/tests/*.d)
 
 .PHONY: adversary all bench check clean damage demo deps docs embed examples fuzz golden install lint python_tests tests torture tsan tsan_run valgrind valgrind_run wheel

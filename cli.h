@@ -1,4 +1,4 @@
-/* What the files of the command line share: main.c reads options and runs the commands on one model, cli_pair.c those on two files. */
+/* What the files of the command line share: main.c runs the commands on one model, cli_pair.c those on two files; cli_options.c reads options and helps. */
 #ifndef MC_CLI_H
 #define MC_CLI_H
 
@@ -45,10 +45,16 @@ int usage_error(const char *what, const char *arg);
 void print_diagnostics(const struct cli *, size_t (*get)(const void *, mc_diagnostic *, size_t), const void *from);
 size_t of_model(const void *, mc_diagnostic *, size_t);
 size_t of_report(const void *, mc_diagnostic *, size_t);
+int write_file(void *file, const void *, size_t);
 int write_output(const struct cli *, struct result);
 int judge(const struct cli *, mc_status, mc_fit);
-int read_recipe(struct cli *, const char *kind, const char *path);        /* kind "" = our own JSON */
 int report(struct cli *, mc_status (*make)(const mc_model *, const mc_recipe *, const mc_options *, mc_report **));
+
+/* cli_options.c */
+int read_recipe(struct cli *, const char *kind, const char *path);        /* kind "" = our own JSON */
+int read_option(struct cli *, int argc, char **argv, int *i);     /* the one at argv[*i]; *i moves to its value */
+int print_help(const struct command *, size_t n);
+int global_option(const struct command *, size_t n, const char *arg);     /* instead of a command */
 
 /* cli_pair.c */
 int run_annotate(struct cli *);

@@ -45,23 +45,17 @@ advice_text(const struct sweep_table *s, struct buf *b)
 /* ---- json ------------------------------------------------------------------------------------------------------------- */
 
 static void
-put(json_t *o, const char *key, json_t *v)
+numbers(json_t **o, const struct sweep_row *r)
 {
-	json_object_set_new(o, key, v);
-}
-
-static void
-numbers(json_t *o, const struct sweep_row *r)
-{
-	put(o, "tensors", json_bytes(r->tensors));
-	put(o, "allocated", json_bytes(r->allocated));
-	put(o, "reserved", json_bytes(r->reserved));
-	put(o, "process", json_range(r->process_low, r->process_high));
-	put(o, "step", json_integer(r->step));
-	put(o, "phase", json_string(phase_name(r->phase)));
-	put(o, "factors", json_factors(&r->at));
-	put(o, "lower_bound", json_boolean(r->lower_bound));
-	put(o, "verdict", json_verdict(&r->verdict));
+	json_put(o, "tensors", json_bytes(r->tensors));
+	json_put(o, "allocated", json_bytes(r->allocated));
+	json_put(o, "reserved", json_bytes(r->reserved));
+	json_put(o, "process", json_range(r->process_low, r->process_high));
+	json_put(o, "step", json_integer(r->step));
+	json_put(o, "phase", json_string(phase_name(r->phase)));
+	json_put(o, "factors", json_factors(&r->at));
+	json_put(o, "lower_bound", json_boolean(r->lower_bound));
+	json_put(o, "verdict", json_verdict(&r->verdict));
 }
 
 /* The change as a recipe that can be read back. */
@@ -72,25 +66,24 @@ recipe(struct str change)
 	struct str flag, value, name;
 
 	while (change.n && str_cut(&change, ' ', &flag) && str_cut(&change, ' ', &value)) {
-		json_t *dims = json_object(), *list = json_array();
 		unsigned key = key_by_name(str_sub(flag, 2, flag.n));
 		struct str rest = value, item;
+		json_t *part;
 		int64_t n = 0;
 
 		if (!key) {
+			part = json_object();
 			str_cut(&rest, '=', &name);
 			str_int(rest, &n);
-			json_object_setn_new(dims, name.p, name.n, json_integer(n));
-			put(o, "dims", json_incref(dims));
-		} else if (key_info(key)->type == RT_LIST) {
+			json_put_named(&part, name, json_integer(n));
+		} else if (key_info(key)->type == RT_LIST && key != RK_LORA_TARGETS) {
+			part = json_array();
 			while (rest.n && str_cut(&rest, ',', &item))
-				json_array_append_new(list, json_text(item));
-			put(o, key_info(key)->name, key == RK_LORA_TARGETS ? json_text(value) : json_incref(list));
+				json_add(&part, json_text(item));
 		} else {
-			put(o, key_info(key)->name, json_text(value));
+			part = json_text(value);
 		}
-		json_decref(dims);
-		json_decref(list);
+		json_put(&o, key ? key_info(key)->name : "dims", part);
 	}
 	return o;
 }
@@ -99,29 +92,26 @@ bool
 advice_json(const struct sweep_table *s, struct buf *b)
 {
 	json_t *o = json_object(), *tool = json_object(), *now = json_object(), *rows = json_array();
-	bool ok;
 
-	put(o, "schema", json_string("memcrest/advice"));
-	put(o, "schema_version", json_integer(1));
-	put(tool, "name", json_string("memcrest"));
-	put(tool, "version", json_string(MC_VERSION));
-	put(o, "tool", tool);
-	put(o, "file", json_text(s->file));
-	put(o, "recipe", json_recipe(s->base));
-	numbers(now, &s->now);
-	put(o, "now", now);
+	json_put(&o, "schema", json_string("memcrest/advice"));
+	json_put(&o, "schema_version", json_integer(1));
+	json_put(&tool, "name", json_string("memcrest"));
+	json_put(&tool, "version", json_string(MC_VERSION));
+	json_put(&o, "tool", tool);
+	json_put(&o, "file", json_text(s->file));
+	json_put(&o, "recipe", json_recipe(s->base));
+	numbers(&now, &s->now);
+	json_put(&o, "now", now);
 	for (uint32_t i = 0; i < s->nrow; i++) {
 		json_t *x = json_object();
 
-		put(x, "change", json_text(s->advice[i].change));
-		put(x, "recipe", recipe(s->advice[i].change));
-		put(x, "costs", json_string(costs[s->advice[i].cost]));
-		put(x, "help", json_text(s->advice[i].help));
-		numbers(x, &s->rows[i]);
-		json_array_append_new(rows, x);
+		json_put(&x, "change", json_text(s->advice[i].change));
+		json_put(&x, "recipe", recipe(s->advice[i].change));
+		json_put(&x, "costs", json_string(costs[s->advice[i].cost]));
+		json_put(&x, "help", json_text(s->advice[i].help));
+		numbers(&x, &s->rows[i]);
+		json_add(&rows, x);
 	}
-	put(o, "changes", rows);
-	ok = json_print(o, b);
-	json_decref(o);
-	return ok;
+	json_put(&o, "changes", rows);
+	return json_print(o, b);
 }

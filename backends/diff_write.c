@@ -237,28 +237,27 @@ static bool
 write_json(const struct mc_diff *d, struct emit *e)
 {
 	static const char *const keys[] = {"memory", "factors", "phases", "modalities", "modules", "recipe"};
-	json_t *o = json_object();
-	bool ok;
+	json_t *o = json_object(), *list[DIFF_SECTIONS];
 
-	json_object_set_new(o, "schema", json_string("memcrest/diff"));
-	json_object_set_new(o, "schema_version", json_integer(1));
-	json_object_set_new(o, "a", json_text(d->title_a));
-	json_object_set_new(o, "b", json_text(d->title_b));
-	json_object_set_new(o, "same", json_boolean(!d->differs));
+	json_put(&o, "schema", json_string("memcrest/diff"));
+	json_put(&o, "schema_version", json_integer(1));
+	json_put(&o, "a", json_text(d->title_a));
+	json_put(&o, "b", json_text(d->title_b));
+	json_put(&o, "same", json_boolean(!d->differs));
 	for (unsigned s = 0; s < DIFF_SECTIONS; s++)
-		json_object_set_new(o, keys[s], json_array());
+		list[s] = json_array();
 	for (uint32_t i = 0; i < d->nrow; i++) {
 		const struct diff_row *r = &d->rows[i];
 		json_t *x = json_object();
 
-		json_object_set_new(x, "name", json_text(r->name));
-		json_object_set_new(x, "a", r->section == DIFF_RECIPE ? json_text(r->text_a) : json_integer(r->a));
-		json_object_set_new(x, "b", r->section == DIFF_RECIPE ? json_text(r->text_b) : json_integer(r->b));
-		json_array_append_new(json_object_get(o, keys[r->section]), x);
+		json_put(&x, "name", json_text(r->name));
+		json_put(&x, "a", r->section == DIFF_RECIPE ? json_text(r->text_a) : json_integer(r->a));
+		json_put(&x, "b", r->section == DIFF_RECIPE ? json_text(r->text_b) : json_integer(r->b));
+		json_add(&list[r->section], x);
 	}
-	ok = json_print(o, e->b);
-	json_decref(o);
-	return ok;
+	for (unsigned s = 0; s < DIFF_SECTIONS; s++)
+		json_put(&o, keys[s], list[s]);
+	return json_print(o, e->b);
 }
 
 /* ---- the door -------------------------------------------------------------------------------------------------------------- */
@@ -275,6 +274,7 @@ struct job {
 	unsigned format;
 	mc_write_fn *fn;
 	void *user;
+	bool refused;              /* by fn */
 };
 
 static int
@@ -282,7 +282,8 @@ forward(void *user, const void *p, size_t n)
 {
 	struct job *j = user;
 
-	return j->fn(j->user, p, n);
+	j->refused = j->refused || j->fn(j->user, p, n) != 0;
+	return j->refused;
 }
 
 static bool
@@ -318,8 +319,8 @@ mc_diff_write(const mc_diff *d, const char *format, mc_write_fn *fn, void *user)
 		return MC_NO_MEMORY;
 	j.e = (struct emit){.b = &b, .a = c.a};
 	st = ctx_enter(&c, work, &j);
-	if (!buf_flush(&b) && st == MC_OK)
-		st = MC_BAD_INPUT;
+	if ((!buf_flush(&b) || st == MC_BAD_INPUT) && st != MC_LIMIT)
+		st = j.refused ? MC_BAD_INPUT : MC_NO_MEMORY;
 	free(b.p);
 	ctx_close(&c);
 	return st;

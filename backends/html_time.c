@@ -3,8 +3,8 @@
  * stretch is drawn, so that no peak is lost and the page stays small. Time is counted in events: how long anything takes is not known.
  */
 #include "html.h"
+#include "json_part.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 
 #define MOST_POINTS 1000
@@ -109,6 +109,8 @@ area(struct page *p, const struct timeline *t, unsigned upto)
 		buf_fmt(&b, "L%.1f %.1f", percent_of(t, t->p[i].event) * 10, 300 - (double)low[i] * 300 / (double)t->top);
 	buf_str(&b, S("Z"));
 	html_open(p, "path", factor_name(html_order[upto]));
+	if (b.failed)
+		xml_fail(p->x);
 	xml_attr(p->x, "d", (struct str){b.p, (uint32_t)b.n});
 	xml_close(p->x);
 	free(b.p);
@@ -211,26 +213,18 @@ drawing(struct page *p, const struct timeline *t, uint64_t tick)
 
 /* ---- what the cursor shows -------------------------------------------------------------------------------------------------- */
 
-static void
-put_text(json_t *list, struct str s)
-{
-	json_t *j = json_stringn(s.n ? s.p : "", s.n);
-
-	json_array_append_new(list, j ? j : json_string("?"));
-}
-
 static json_t *
-names_of(struct page *p, const struct timeline *t, json_t *op, json_t *module)
+names_of(struct page *p, const struct timeline *t, json_t **op, json_t **module)
 {
 	struct strtab *names = strtab_new(p->e->a);
 	json_t *list = json_array();
 
 	for (uint32_t i = 0; i < t->n; i++) {
-		json_array_append_new(op, json_integer(strtab_id(names, t->p[i].op)));
-		json_array_append_new(module, json_integer(strtab_id(names, t->p[i].module)));
+		json_add(op, json_integer(strtab_id(names, t->p[i].op)));
+		json_add(module, json_integer(strtab_id(names, t->p[i].module)));
 	}
 	for (uint32_t i = 0; i < strtab_count(names); i++)
-		put_text(list, strtab_str(names, i));
+		json_add(&list, json_text(strtab_str(names, i)));
 	return list;
 }
 
@@ -243,7 +237,7 @@ phases_of(struct page *p)
 	for (uint32_t i = 0; i < s->nspan; i++) {
 		struct str micro = s->spans[i].micro ? str_fmt(p->e->a, ", micro-batch %u", (unsigned)s->spans[i].micro + 1) : S("");
 
-		put_text(list, str_fmt(p->e->a, "step %u, %s%.*s", s->spans[i].step, phase_name(s->spans[i].phase), SFMT(micro)));
+		json_add(&list, json_text(str_fmt(p->e->a, "step %u, %s%.*s", s->spans[i].step, phase_name(s->spans[i].phase), SFMT(micro))));
 	}
 	return list;
 }
@@ -259,27 +253,27 @@ points(struct page *p, const struct timeline *t)
 		json_t *list = json_array();
 
 		for (uint32_t i = 0; i < t->n; i++)
-			json_array_append_new(list, json_integer((json_int_t)t->p[i].at.of[html_order[k]]));
-		json_array_append_new(at, list);
-		json_array_append_new(factors, json_string(factor_name(html_order[k])));
-		json_array_append_new(words, json_string(factor_words(html_order[k])));
+			json_add(&list, json_integer((json_int_t)t->p[i].at.of[html_order[k]]));
+		json_add(&at, list);
+		json_add(&factors, json_string(factor_name(html_order[k])));
+		json_add(&words, json_string(factor_words(html_order[k])));
 	}
 	for (uint32_t i = 0; i < t->n; i++) {
-		json_array_append_new(x, json_integer((json_int_t)(percent_of(t, t->p[i].event) * 10)));
-		json_array_append_new(live, json_integer((json_int_t)t->p[i].live));
-		json_array_append_new(phase, json_integer(t->p[i].span));
+		json_add(&x, json_integer((json_int_t)(percent_of(t, t->p[i].event) * 10)));
+		json_add(&live, json_integer((json_int_t)t->p[i].live));
+		json_add(&phase, json_integer(t->p[i].span));
 	}
-	json_object_set_new(o, "peak", json_integer(t->peak));
-	json_object_set_new(o, "names", names_of(p, t, op, module));
-	json_object_set_new(o, "phases", phases_of(p));
-	json_object_set_new(o, "factors", factors);
-	json_object_set_new(o, "words", words);
-	json_object_set_new(o, "x", x);
-	json_object_set_new(o, "live", live);
-	json_object_set_new(o, "at", at);
-	json_object_set_new(o, "phase", phase);
-	json_object_set_new(o, "op", op);
-	json_object_set_new(o, "module", module);
+	json_put(&o, "peak", json_integer(t->peak));
+	json_put(&o, "names", names_of(p, t, &op, &module));
+	json_put(&o, "phases", phases_of(p));
+	json_put(&o, "factors", factors);
+	json_put(&o, "words", words);
+	json_put(&o, "x", x);
+	json_put(&o, "live", live);
+	json_put(&o, "at", at);
+	json_put(&o, "phase", phase);
+	json_put(&o, "op", op);
+	json_put(&o, "module", module);
 	return o;
 }
 
@@ -301,7 +295,8 @@ data(struct page *p, const struct timeline *t)
 	json_t *o = points(p, t);
 	struct buf b = {0};
 
-	json_dump_callback(o, without_tags, &b, JSON_COMPACT);
+	if (!o || json_dump_callback(o, without_tags, &b, JSON_COMPACT) || b.failed)
+		xml_fail(p->x);
 	json_decref(o);
 	xml_open(p->x, "script");
 	xml_attr(p->x, "type", S("application/json"));

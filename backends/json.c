@@ -5,18 +5,6 @@
 
 #include <stdlib.h>
 
-static void
-put(json_t *o, const char *key, json_t *v)
-{
-	json_object_set_new(o, key, v);
-}
-
-static void
-add(json_t *list, json_t *v)
-{
-	json_array_append_new(list, v);
-}
-
 /* ---- factors ---------------------------------------------------------------------------------------------- */
 
 static json_t *
@@ -24,9 +12,9 @@ activations(const struct factors *f)
 {
 	json_t *o = json_object();
 
-	put(o, "saved", json_bytes(f->of[FAC_SAVED]));
-	put(o, "transient", json_bytes(f->of[FAC_TRANSIENT]));
-	put(o, "input", json_bytes(f->of[FAC_INPUT]));
+	json_put(&o, "saved", json_bytes(f->of[FAC_SAVED]));
+	json_put(&o, "transient", json_bytes(f->of[FAC_TRANSIENT]));
+	json_put(&o, "input", json_bytes(f->of[FAC_INPUT]));
 	return o;
 }
 
@@ -45,7 +33,7 @@ dim(const struct report *r, struct sint d)
 	if (d.expr == EXPR_UNKNOWN)
 		return json_null();
 	expr_print(r->loaded, d.expr, &b);
-	j = json_text((struct str){b.p, (uint32_t)b.n});
+	j = b.failed ? NULL : json_text((struct str){b.p, (uint32_t)b.n});
 	free(b.p);
 	return j;
 }
@@ -63,16 +51,16 @@ value(const struct report *r, uint32_t v)
 		struct sint d = val_dims(g, v)[i];
 		int64_t n;
 
-		add(shape, dim(r, d));
+		json_add(&shape, dim(r, d));
 		if (!dim_number(r, d, &n) || !mul_u64(bytes, (uint64_t)n, &bytes))
 			bytes = 0;
 	}
-	put(o, "name", json_text(graph_str(g, x->name)));
-	put(o, "dtype", x->dtype ? json_string(dtype_info(x->dtype)->name) : json_null());
-	put(o, "shape", sized ? shape : json_null());
+	json_put(&o, "name", json_text(graph_str(g, x->name)));
+	json_put(&o, "dtype", x->dtype ? json_string(dtype_info(x->dtype)->name) : json_null());
+	json_put(&o, "shape", sized ? shape : json_null());
 	if (!sized)
 		json_decref(shape);
-	put(o, "bytes", sized && bytes ? json_bytes(dtype_bytes(x->dtype, bytes)) : json_null());
+	json_put(&o, "bytes", sized && bytes ? json_bytes(dtype_bytes(x->dtype, bytes)) : json_null());
 	return o;
 }
 
@@ -83,7 +71,7 @@ values(const struct report *r, const uint32_t *v, uint32_t n)
 
 	for (uint32_t i = 0; i < n; i++)
 		if (v[i])
-			add(list, value(r, v[i]));
+			json_add(&list, value(r, v[i]));
 	return list;
 }
 
@@ -92,18 +80,18 @@ model(const struct report *r)
 {
 	json_t *o = json_object(), *p = json_object();
 
-	put(p, "count", json_bytes(r->param_count));
-	put(p, "trainable", json_bytes(r->param_trainable));
-	put(p, "bytes", json_bytes(r->param_bytes));
-	put(p, "trainable_bytes", json_bytes(r->param_trainable_bytes));
-	put(o, "file", json_text(r->file));
-	put(o, "format", json_text(r->loaded->format));
-	put(o, "producer", json_text(r->loaded->producer));
-	put(o, "nodes", json_bytes(r->loaded->file_nodes));
-	put(o, "parameters", p);
-	put(o, "buffer_bytes", json_bytes(r->buffer_bytes));
-	put(o, "inputs", values(r, r->loaded->inputs, r->loaded->ninput));
-	put(o, "outputs", values(r, r->loaded->outputs, r->loaded->noutput));
+	json_put(&p, "count", json_bytes(r->param_count));
+	json_put(&p, "trainable", json_bytes(r->param_trainable));
+	json_put(&p, "bytes", json_bytes(r->param_bytes));
+	json_put(&p, "trainable_bytes", json_bytes(r->param_trainable_bytes));
+	json_put(&o, "file", json_text(r->file));
+	json_put(&o, "format", json_text(r->loaded->format));
+	json_put(&o, "producer", json_text(r->loaded->producer));
+	json_put(&o, "nodes", json_bytes(r->loaded->file_nodes));
+	json_put(&o, "parameters", p);
+	json_put(&o, "buffer_bytes", json_bytes(r->buffer_bytes));
+	json_put(&o, "inputs", values(r, r->loaded->inputs, r->loaded->ninput));
+	json_put(&o, "outputs", values(r, r->loaded->outputs, r->loaded->noutput));
 	return o;
 }
 
@@ -115,7 +103,7 @@ shape_of(const struct geom *g)
 	json_t *list = json_array();
 
 	for (unsigned i = 0; i < g->rank; i++)
-		add(list, json_integer(g->dim[i]));
+		json_add(&list, json_integer(g->dim[i]));
 	return list;
 }
 
@@ -128,14 +116,14 @@ live(const struct report *r)
 		const struct storage *s = &r->sched->storages[r->live[i].storage];
 		json_t *o = json_object();
 
-		put(o, "name", json_text(r->live[i].name));
-		put(o, "module", json_text(r->live[i].module));
-		put(o, "node", json_text(r->live[i].node));
-		put(o, "factor", json_string(r->live[i].factor));
-		put(o, "bytes", json_bytes(s->nbytes));
-		put(o, "dtype", json_string(dtype_info(s->geom->dtype)->name));
-		put(o, "shape", shape_of(s->geom));
-		add(list, o);
+		json_put(&o, "name", json_text(r->live[i].name));
+		json_put(&o, "module", json_text(r->live[i].module));
+		json_put(&o, "node", json_text(r->live[i].node));
+		json_put(&o, "factor", json_string(r->live[i].factor));
+		json_put(&o, "bytes", json_bytes(s->nbytes));
+		json_put(&o, "dtype", json_string(dtype_info(s->geom->dtype)->name));
+		json_put(&o, "shape", shape_of(s->geom));
+		json_add(&list, o);
 	}
 	return list;
 }
@@ -145,8 +133,8 @@ process(const struct memory_row *m)
 {
 	json_t *o = json_range(m->process_low, m->process_high);
 
-	put(o, "context", json_range(m->context_low, m->context_high));
-	put(o, "scratch", json_range(0, m->scratch));
+	json_put(&o, "context", json_range(m->context_low, m->context_high));
+	json_put(&o, "scratch", json_range(0, m->scratch));
 	return o;
 }
 
@@ -156,13 +144,13 @@ allocator(const struct memory_row *m)
 {
 	json_t *o = json_object();
 
-	put(o, "allocated", json_bytes(m->allocated_at));
-	put(o, "reserved", json_bytes(m->reserved_at));
-	put(o, "free", json_bytes(m->reserved_at - m->allocated_at));
-	put(o, "largest_free", json_bytes(m->largest_free));
-	put(o, "segments", json_bytes(m->nsegment));
-	put(o, "flushes", json_bytes(m->flushes));
-	put(o, "out_of_memory", json_boolean(m->short_of != 0));
+	json_put(&o, "allocated", json_bytes(m->allocated_at));
+	json_put(&o, "reserved", json_bytes(m->reserved_at));
+	json_put(&o, "free", json_bytes(m->reserved_at - m->allocated_at));
+	json_put(&o, "largest_free", json_bytes(m->largest_free));
+	json_put(&o, "segments", json_bytes(m->nsegment));
+	json_put(&o, "flushes", json_bytes(m->flushes));
+	json_put(&o, "out_of_memory", json_boolean(m->short_of != 0));
 	return o;
 }
 
@@ -173,22 +161,22 @@ peak(const struct report *r)
 	const struct phase_row *p = &st->phases[st->phase];
 	json_t *o = json_object();
 
-	put(o, "step", json_integer(r->peak_step));
-	put(o, "phase", json_string(phase_name(st->phase)));
-	put(o, "event", json_integer(st->event));
-	put(o, "node", json_text(graph_str(r->g, r->g->nodes[r->peak_node].name)));
-	put(o, "op", json_text(r->peak_op));
-	put(o, "module", json_text(scope_path(r->g, r->g->nodes[r->peak_node].scope)));
-	put(o, "modality", json_string(modality_name(r->peak_modality)));
-	put(o, "tensors", json_bytes(st->tensors));
-	put(o, "allocated", json_bytes(r->memory.allocated));
-	put(o, "reserved", json_bytes(r->memory.reserved));
-	put(o, "process", process(&r->memory));
-	put(o, "factors", json_factors(&p->at));
-	put(o, "act", activations(&p->at));
-	put(o, "live", live(r));
-	put(o, "allocator", allocator(&r->memory));
-	put(o, "host", json_factors(&r->host));
+	json_put(&o, "step", json_integer(r->peak_step));
+	json_put(&o, "phase", json_string(phase_name(st->phase)));
+	json_put(&o, "event", json_integer(st->event));
+	json_put(&o, "node", json_text(graph_str(r->g, r->g->nodes[r->peak_node].name)));
+	json_put(&o, "op", json_text(r->peak_op));
+	json_put(&o, "module", json_text(scope_path(r->g, r->g->nodes[r->peak_node].scope)));
+	json_put(&o, "modality", json_string(modality_name(r->peak_modality)));
+	json_put(&o, "tensors", json_bytes(st->tensors));
+	json_put(&o, "allocated", json_bytes(r->memory.allocated));
+	json_put(&o, "reserved", json_bytes(r->memory.reserved));
+	json_put(&o, "process", process(&r->memory));
+	json_put(&o, "factors", json_factors(&p->at));
+	json_put(&o, "act", activations(&p->at));
+	json_put(&o, "live", live(r));
+	json_put(&o, "allocator", allocator(&r->memory));
+	json_put(&o, "host", json_factors(&r->host));
 	return o;
 }
 
@@ -209,24 +197,24 @@ step(const struct report *r, unsigned i)
 	const struct step_row *st = &r->steps[i];
 	json_t *o = json_object(), *phases = json_object(), *at = json_object(), *allocated = json_object(), *reserved = json_object();
 
-	put(o, "step", json_integer(i));
-	put(o, "tensors", json_bytes(st->tensors));
-	put(o, "phase", json_string(phase_name(st->phase)));
-	put(o, "factors", json_factors(&st->phases[st->phase].at));
-	put(o, "act", activations(&st->phases[st->phase].at));
-	put(o, "forward_end", json_bytes(st->forward_end));
+	json_put(&o, "step", json_integer(i));
+	json_put(&o, "tensors", json_bytes(st->tensors));
+	json_put(&o, "phase", json_string(phase_name(st->phase)));
+	json_put(&o, "factors", json_factors(&st->phases[st->phase].at));
+	json_put(&o, "act", activations(&st->phases[st->phase].at));
+	json_put(&o, "forward_end", json_bytes(st->forward_end));
 	for (unsigned p = PH_FORWARD; p < PH_COUNT; p++) {
-		put(phases, phase_name(p), json_bytes(st->phases[p].tensors));
-		put(at, phase_name(p), phase_factors(&st->phases[p]));
-		put(allocated, phase_name(p), json_bytes(st->phases[p].allocated));
-		put(reserved, phase_name(p), json_bytes(st->phases[p].reserved));
+		json_put(&phases, phase_name(p), json_bytes(st->phases[p].tensors));
+		json_put(&at, phase_name(p), phase_factors(&st->phases[p]));
+		json_put(&allocated, phase_name(p), json_bytes(st->phases[p].allocated));
+		json_put(&reserved, phase_name(p), json_bytes(st->phases[p].reserved));
 	}
-	put(o, "phases", phases);
-	put(o, "phase_factors", at);
-	put(o, "allocated", json_bytes(st->allocated));
-	put(o, "reserved", json_bytes(st->reserved));
-	put(o, "phase_allocated", allocated);
-	put(o, "phase_reserved", reserved);
+	json_put(&o, "phases", phases);
+	json_put(&o, "phase_factors", at);
+	json_put(&o, "allocated", json_bytes(st->allocated));
+	json_put(&o, "reserved", json_bytes(st->reserved));
+	json_put(&o, "phase_allocated", allocated);
+	json_put(&o, "phase_reserved", reserved);
 	return o;
 }
 
@@ -241,17 +229,17 @@ modules(const struct report *r)
 		const struct module_row *m = &r->modules[i];
 		json_t *o = json_object();
 
-		put(o, "path", json_text(m->path));
-		put(o, "class", json_text(m->cls));
-		put(o, "modality", json_string(modality_name(m->modality)));
-		put(o, "parameters", json_bytes(m->parameters));
-		put(o, "trainable", json_bytes(m->trainable));
+		json_put(&o, "path", json_text(m->path));
+		json_put(&o, "class", json_text(m->cls));
+		json_put(&o, "modality", json_string(modality_name(m->modality)));
+		json_put(&o, "parameters", json_bytes(m->parameters));
+		json_put(&o, "trainable", json_bytes(m->trainable));
 		if (r->sched) {
-			put(o, "factors", json_factors(&m->at));
-			put(o, "saved", json_bytes(m->saved));
-			put(o, "peak_here", json_boolean(m->peak_here));
+			json_put(&o, "factors", json_factors(&m->at));
+			json_put(&o, "saved", json_bytes(m->saved));
+			json_put(&o, "peak_here", json_boolean(m->peak_here));
 		}
-		add(list, o);
+		json_add(&list, o);
 	}
 	return list;
 }
@@ -268,15 +256,15 @@ modalities(const struct report *r)
 		if (!m->parameters && !factors_total(&m->at) && !m->nmodule)
 			continue;
 		o = json_object();
-		put(o, "name", json_string(modality_name(i)));
-		put(o, "modules", json_texts(m->modules, m->nmodule));
-		put(o, "parameters", json_bytes(m->parameters));
-		put(o, "trainable", json_bytes(m->trainable));
+		json_put(&o, "name", json_string(modality_name(i)));
+		json_put(&o, "modules", json_texts(m->modules, m->nmodule));
+		json_put(&o, "parameters", json_bytes(m->parameters));
+		json_put(&o, "trainable", json_bytes(m->trainable));
 		if (r->sched) {
-			put(o, "factors", json_factors(&m->at));
-			put(o, "plain_sum", json_factors(&m->plain));
+			json_put(&o, "factors", json_factors(&m->at));
+			json_put(&o, "plain_sum", json_factors(&m->plain));
 		}
-		add(list, o);
+		json_add(&list, o);
 	}
 	return list;
 }
@@ -291,33 +279,33 @@ coverage(const struct report *r)
 	for (uint32_t i = 0; i < r->nunknown; i++) {
 		json_t *x = json_object();
 
-		put(x, "op", json_text(r->unknown[i].name));
-		put(x, "count", json_integer(r->unknown[i].count));
-		add(unknown, x);
+		json_put(&x, "op", json_text(r->unknown[i].name));
+		json_put(&x, "count", json_integer(r->unknown[i].count));
+		json_add(&unknown, x);
 	}
-	put(o, "nodes", json_bytes(r->loaded->file_nodes));
-	put(o, "modelled_nodes", json_bytes(r->modelled_nodes));
-	put(o, "sized_values", json_bytes(r->sized));
-	put(o, "values", json_bytes(r->values));
-	put(o, "unknown_ops", unknown);
-	put(o, "unbound_dims", json_texts(r->unbound, r->nunbound));
-	put(o, "lower_bound", json_boolean(r->lower_bound));
+	json_put(&o, "nodes", json_bytes(r->loaded->file_nodes));
+	json_put(&o, "modelled_nodes", json_bytes(r->modelled_nodes));
+	json_put(&o, "sized_values", json_bytes(r->sized));
+	json_put(&o, "values", json_bytes(r->values));
+	json_put(&o, "unknown_ops", unknown);
+	json_put(&o, "unbound_dims", json_texts(r->unbound, r->nunbound));
+	json_put(&o, "lower_bound", json_boolean(r->lower_bound));
 	return o;
 }
 
 static void
-add_diags(json_t *list, const struct diag *d, uint32_t n)
+add_diags(json_t **list, const struct diag *d, uint32_t n)
 {
 	static const char *const severity[] = {"note", "warning", "error"};
 
 	for (uint32_t i = 0; i < n; i++) {
 		json_t *o = json_object();
 
-		put(o, "code", json_string(diag_name(d[i].code)));
-		put(o, "severity", json_string(severity[d[i].severity]));
-		put(o, "message", json_text(d[i].text));
-		put(o, "where", json_text(d[i].where));
-		add(list, o);
+		json_put(&o, "code", json_string(diag_name(d[i].code)));
+		json_put(&o, "severity", json_string(severity[d[i].severity]));
+		json_put(&o, "message", json_text(d[i].text));
+		json_put(&o, "where", json_text(d[i].where));
+		json_add(list, o);
 	}
 }
 
@@ -326,8 +314,8 @@ diagnostics(const struct report *r)
 {
 	json_t *list = json_array();
 
-	add_diags(list, r->load_diags, r->nload_diag);
-	add_diags(list, r->diags, r->ndiag);
+	add_diags(&list, r->load_diags, r->nload_diag);
+	add_diags(&list, r->diags, r->ndiag);
 	return list;
 }
 
@@ -336,42 +324,38 @@ document(const struct report *r)
 {
 	json_t *o = json_object(), *tool = json_object(), *steps = json_array();
 
-	put(tool, "name", json_string("memcrest"));
-	put(tool, "version", json_string(MC_VERSION));
-	put(o, "schema", json_string(r->sched ? "memcrest/report" : "memcrest/inspect"));
-	put(o, "schema_version", json_integer(1));
-	put(o, "tool", tool);
-	put(o, "model", model(r));
+	json_put(&tool, "name", json_string("memcrest"));
+	json_put(&tool, "version", json_string(MC_VERSION));
+	json_put(&o, "schema", json_string(r->sched ? "memcrest/report" : "memcrest/inspect"));
+	json_put(&o, "schema_version", json_integer(1));
+	json_put(&o, "tool", tool);
+	json_put(&o, "model", model(r));
 	if (r->sched) {
-		put(o, "recipe", json_recipe(r->r));
-		put(o, "peak", peak(r));
-		add(steps, step(r, 1));
-		add(steps, step(r, 2));
-		put(o, "steps", steps);
+		json_put(&o, "recipe", json_recipe(r->r));
+		json_put(&o, "peak", peak(r));
+		json_add(&steps, step(r, 1));
+		json_add(&steps, step(r, 2));
+		json_put(&o, "steps", steps);
 	} else {
 		json_decref(steps);
 	}
-	put(o, "modalities", modalities(r));
-	put(o, "modules", modules(r));
+	json_put(&o, "modalities", modalities(r));
+	json_put(&o, "modules", modules(r));
 	if (r->sched)
-		put(o, "plain_sum", json_factors(&r->plain));
-	put(o, "coverage", coverage(r));
+		json_put(&o, "plain_sum", json_factors(&r->plain));
+	json_put(&o, "coverage", coverage(r));
 	if (r->sched)
-		put(o, "assumptions", json_texts(r->assumptions, r->nassumption));
-	put(o, "diagnostics", diagnostics(r));
+		json_put(&o, "assumptions", json_texts(r->assumptions, r->nassumption));
+	json_put(&o, "diagnostics", diagnostics(r));
 	if (r->sched)
-		put(o, "verdict", json_verdict(&r->verdict));
+		json_put(&o, "verdict", json_verdict(&r->verdict));
 	return o;
 }
 
 static bool
 write(const struct report *r, struct emit *e)
 {
-	json_t *o = document(r);
-	bool ok = json_print(o, e->b);
-
-	json_decref(o);
-	return ok;
+	return json_print(document(r), e->b);
 }
 
 const struct backend backend_json = {"json", "the whole report (schema memcrest/report)", true, write};

@@ -3,18 +3,45 @@
 
 #include "../ir/api.h"
 
-static void
-put(json_t *o, const char *key, json_t *v)
+static struct str
+printable(struct str s)
 {
-	json_object_set_new(o, key, v);
+	return str_is_utf8(s) ? (struct str){s.n ? s.p : "", s.n} : S("(not UTF-8)");
+}
+
+static void
+lost(json_t **o)
+{
+	json_decref(*o);
+	*o = NULL;
+}
+
+void
+json_put_named(json_t **o, struct str key, json_t *v)
+{
+	key = printable(key);
+	if (json_object_setn_new_nocheck(*o, key.p, key.n, v))
+		lost(o);
+}
+
+void
+json_put(json_t **o, const char *key, json_t *v)
+{
+	json_put_named(o, str_of(key), v);
+}
+
+void
+json_add(json_t **list, json_t *v)
+{
+	if (json_array_append_new(*list, v))
+		lost(list);
 }
 
 json_t *
 json_text(struct str s)
 {
-	json_t *j = json_stringn(s.n ? s.p : "", s.n);
-
-	return j ? j : json_string("(not UTF-8)");
+	s = printable(s);
+	return json_stringn_nocheck(s.p, s.n);
 }
 
 json_t *
@@ -29,7 +56,7 @@ json_texts(const struct str *s, uint32_t n)
 	json_t *list = json_array();
 
 	for (uint32_t i = 0; i < n; i++)
-		json_array_append_new(list, json_text(s[i]));
+		json_add(&list, json_text(s[i]));
 	return list;
 }
 
@@ -38,10 +65,10 @@ json_factors(const struct factors *f)
 {
 	json_t *o = json_object();
 
-	put(o, "param", json_bytes(f->of[FAC_PARAM]));
-	put(o, "grad", json_bytes(f->of[FAC_GRAD]));
-	put(o, "opt", json_bytes(f->of[FAC_OPT]));
-	put(o, "act", json_bytes(factors_act(f)));
+	json_put(&o, "param", json_bytes(f->of[FAC_PARAM]));
+	json_put(&o, "grad", json_bytes(f->of[FAC_GRAD]));
+	json_put(&o, "opt", json_bytes(f->of[FAC_OPT]));
+	json_put(&o, "act", json_bytes(factors_act(f)));
 	return o;
 }
 
@@ -50,8 +77,8 @@ json_range(uint64_t low, uint64_t high)
 {
 	json_t *o = json_object();
 
-	put(o, "low", json_bytes(low));
-	put(o, "high", json_bytes(high));
+	json_put(&o, "low", json_bytes(low));
+	json_put(&o, "high", json_bytes(high));
 	return o;
 }
 
@@ -63,10 +90,10 @@ json_verdict(const struct verdict *v)
 	if (!v->asked)
 		return json_null();
 	o = json_object();
-	put(o, "fits", json_boolean(v->fits));
-	put(o, "budget", json_bytes(v->budget));
-	put(o, "margin", json_integer(v->margin));
-	put(o, "sure", json_boolean(v->sure));
+	json_put(&o, "fits", json_boolean(v->fits));
+	json_put(&o, "budget", json_bytes(v->budget));
+	json_put(&o, "margin", json_integer(v->margin));
+	json_put(&o, "sure", json_boolean(v->sure));
 	return o;
 }
 
@@ -98,33 +125,35 @@ recipe_value(const struct recipe *r, unsigned key)
 	}
 }
 
+/* "a.b" is b in the object a. */
+static void
+put_key(json_t **o, struct str name, json_t *v)
+{
+	struct str outer = S(""), inner = name;
+	json_t *at;
+
+	str_cut(&inner, '.', &outer);
+	if (!inner.p) {
+		json_put_named(o, name, v);
+		return;
+	}
+	if (!json_object_getn(*o, outer.p, outer.n))
+		json_put_named(o, outer, json_object());
+	at = json_object_getn(*o, outer.p, outer.n);
+	if (json_object_setn_new_nocheck(at, inner.p, inner.n, v))
+		lost(o);
+}
+
 json_t *
 json_recipe(const struct recipe *r)
 {
 	json_t *o = json_object(), *dims = json_object();
 
-	for (unsigned k = 1; k < RK_COUNT; k++) {
-		struct str rest = str_of(key_info(k)->name), head = S("");
-		json_t *at = o;
-		char outer[64];
-
-		str_cut(&rest, '.', &head);
-		if (rest.p && head.n < sizeof outer) {
-			struct buf b = {.p = outer, .cap = sizeof outer};
-
-			buf_str(&b, head);
-			buf_put(&b, "", 1);
-			if (!json_object_get(o, outer))
-				put(o, outer, json_object());
-			at = json_object_get(o, outer);
-			put(at, rest.p, recipe_value(r, k));
-			continue;
-		}
-		put(at, key_info(k)->name, recipe_value(r, k));
-	}
+	for (unsigned k = 1; k < RK_COUNT; k++)
+		put_key(&o, str_of(key_info(k)->name), recipe_value(r, k));
 	for (uint32_t i = 0; i < r->ndim; i++)
-		put(dims, r->dims[i].name.p, json_integer(r->dims[i].value));
-	put(o, "dims", dims);
+		json_put_named(&dims, r->dims[i].name, json_integer(r->dims[i].value));
+	json_put(&o, "dims", dims);
 	return o;
 }
 
@@ -138,10 +167,11 @@ sink(const char *p, size_t n, void *user)
 }
 
 bool
-json_print(const json_t *o, struct buf *b)
+json_print(json_t *o, struct buf *b)
 {
 	bool ok = o && json_dump_callback(o, sink, b, JSON_INDENT(1)) == 0;
 
+	json_decref(o);
 	buf_str(b, S("\n"));
 	return ok && !b->failed;
 }

@@ -1,4 +1,8 @@
-/* Pieces of JSON that reports and sweeps share; each returns a new reference. */
+/*
+ * Pieces of JSON that reports and sweeps share; each returns a new reference, or NULL when memory is short. What something cannot be put into is
+ * released and becomes NULL, and so in turn does what that is put into: a document that lacks an entry is none. Therefore a part is complete before
+ * it is put into the whole.
+ */
 #ifndef MC_JSON_PART_H
 #define MC_JSON_PART_H
 
@@ -6,6 +10,9 @@
 
 #include <jansson.h>
 
+void json_put(json_t **object, const char *key, json_t *);
+void json_put_named(json_t **object, struct str key, json_t *);
+void json_add(json_t **list, json_t *);
 json_t *json_text(struct str);
 json_t *json_texts(const struct str *, uint32_t n);
 json_t *json_bytes(uint64_t);
@@ -13,6 +20,6 @@ json_t *json_range(uint64_t low, uint64_t high);
 json_t *json_factors(const struct factors *);
 json_t *json_verdict(const struct verdict *);      /* null if none was asked for */
 json_t *json_recipe(const struct recipe *);        /* every key, resolved */
-bool json_print(const json_t *, struct buf *);
+bool json_print(json_t *, struct buf *);           /* and release it; false: it is NULL or cannot be printed */
 
 #endif

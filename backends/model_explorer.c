@@ -5,19 +5,13 @@
 #define EXACT (((uint64_t)1 << 53) - 1)    /* the viewer takes numbers for doubles */
 
 static void
-put(json_t *o, const char *key, json_t *v)
-{
-	json_object_set_new(o, key, v);
-}
-
-static void
-stop(json_t *list, double at, const char *colour)
+stop(json_t **list, double at, const char *colour)
 {
 	json_t *o = json_object();
 
-	put(o, "stop", json_real(at));
-	put(o, "bgColor", json_string(colour));
-	json_array_append_new(list, o);
+	json_put(&o, "stop", json_real(at));
+	json_put(&o, "bgColor", json_string(colour));
+	json_add(list, o);
 }
 
 static bool
@@ -25,24 +19,21 @@ write(const struct report *r, struct emit *e)
 {
 	const struct notes *all = notes_make(r, e->a);
 	json_t *o = json_object(), *results = json_object(), *gradient = json_array();
-	bool ok;
 
 	for (uint32_t i = 0; i < all->n; i++) {
 		uint64_t n = factors_total(&all->list[i].at);
 		json_t *x = json_object();
 
-		put(x, "value", json_bytes(n > EXACT ? EXACT : n));
-		json_object_set_new(results, str_copy(e->a, all->list[i].name).p, x);
+		json_put(&x, "value", json_bytes(n > EXACT ? EXACT : n));
+		json_put_named(&results, all->list[i].name, x);
 	}
-	stop(gradient, 0, "#f4f4f1");
-	stop(gradient, 0.25, "#9ec5f4");
-	stop(gradient, 1, "#e34948");
-	put(o, "name", json_string("memcrest: bytes at the peak"));
-	put(o, "results", results);
-	put(o, "gradient", gradient);
-	ok = json_print(o, e->b);
-	json_decref(o);
-	return ok;
+	stop(&gradient, 0, "#f4f4f1");
+	stop(&gradient, 0.25, "#9ec5f4");
+	stop(&gradient, 1, "#e34948");
+	json_put(&o, "name", json_string("memcrest: bytes at the peak"));
+	json_put(&o, "results", results);
+	json_put(&o, "gradient", gradient);
+	return json_print(o, e->b);
 }
 
 const struct backend backend_model_explorer = {"model-explorer", "node data for Google's Model Explorer: colours by bytes", false, write};

@@ -5,31 +5,25 @@
 #define EXACT (((uint64_t)1 << 53) - 1)    /* Netron takes numbers for doubles */
 
 static void
-put(json_t *o, const char *key, json_t *v)
-{
-	json_object_set_new(o, key, v);
-}
-
-static void
-item(json_t *list, const char *kind, struct str target, const char *name, json_t *value)
+item(json_t **list, const char *kind, struct str target, const char *name, json_t *value)
 {
 	json_t *o = json_object();
 
-	put(o, "kind", json_string(kind));
-	put(o, "target", json_text(target));
-	put(o, "name", json_string(name));
-	put(o, "value", value);
-	json_array_append_new(list, o);
+	json_put(&o, "kind", json_string(kind));
+	json_put(&o, "target", json_text(target));
+	json_put(&o, "name", json_string(name));
+	json_put(&o, "value", value);
+	json_add(list, o);
 }
 
 static void
-bytes(json_t *list, const char *kind, struct str target, const char *name, uint64_t n)
+bytes(json_t **list, const char *kind, struct str target, const char *name, uint64_t n)
 {
 	item(list, kind, target, name, json_bytes(n > EXACT ? EXACT : n));
 }
 
 static void
-factors(json_t *list, const char *kind, struct str target, const struct factors *f)
+factors(json_t **list, const char *kind, struct str target, const struct factors *f)
 {
 	static const char *const name[FAC_COUNT] = {"memcrest.param_bytes", "memcrest.grad_bytes", "memcrest.opt_bytes", "memcrest.saved_activation_bytes",
 	    "memcrest.transient_activation_bytes", "memcrest.input_bytes"};
@@ -40,7 +34,7 @@ factors(json_t *list, const char *kind, struct str target, const struct factors 
 }
 
 static void
-node(json_t *metadata, json_t *metrics, const struct note *n)
+node(json_t **metadata, json_t **metrics, const struct note *n)
 {
 	bytes(metrics, "node", n->name, "memcrest.bytes_at_peak", factors_total(&n->at));
 	bytes(metrics, "node", n->name, "memcrest.bytes_saved_for_backward", n->saved);
@@ -60,21 +54,18 @@ write(const struct report *r, struct emit *e)
 	const struct notes *all = notes_make(r, e->a);
 	json_t *o = json_object(), *metadata = json_array(), *metrics = json_array();
 	const struct step_row *st = &r->steps[r->peak_step];
-	bool ok;
 
-	put(o, "signature", json_string("netron:attachment"));
-	bytes(metrics, "model", S(""), "memcrest.peak_bytes", st->tensors);
-	bytes(metrics, "model", S(""), "memcrest.peak_reserved_bytes", r->memory.reserved);
-	factors(metrics, "model", S(""), peak_factors(r));
-	bytes(metrics, "model", S(""), "memcrest.bytes_elsewhere", factors_total(&all->elsewhere));
-	item(metadata, "model", S(""), "memcrest.peak_at", json_text(str_fmt(e->a, "step %u, %s: %.*s", r->peak_step, phase_name(st->phase), SFMT(peak_place(r, e->a)))));
+	json_put(&o, "signature", json_string("netron:attachment"));
+	bytes(&metrics, "model", S(""), "memcrest.peak_bytes", st->tensors);
+	bytes(&metrics, "model", S(""), "memcrest.peak_reserved_bytes", r->memory.reserved);
+	factors(&metrics, "model", S(""), peak_factors(r));
+	bytes(&metrics, "model", S(""), "memcrest.bytes_elsewhere", factors_total(&all->elsewhere));
+	item(&metadata, "model", S(""), "memcrest.peak_at", json_text(str_fmt(e->a, "step %u, %s: %.*s", r->peak_step, phase_name(st->phase), SFMT(peak_place(r, e->a)))));
 	for (uint32_t i = 0; i < all->n; i++)
-		node(metadata, metrics, &all->list[i]);
-	put(o, "metadata", metadata);
-	put(o, "metrics", metrics);
-	ok = json_print(o, e->b);
-	json_decref(o);
-	return ok;
+		node(&metadata, &metrics, &all->list[i]);
+	json_put(&o, "metadata", metadata);
+	json_put(&o, "metrics", metrics);
+	return json_print(o, e->b);
 }
 
 const struct backend backend_netron = {"netron", "an attachment for Netron: bytes in its sidebar", false, write};

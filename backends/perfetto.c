@@ -15,12 +15,6 @@ struct tracing {
 	bool more;                 /* not the first */
 };
 
-static void
-put(json_t *o, const char *key, json_t *v)
-{
-	json_object_set_new(o, key, v);
-}
-
 static json_t *
 exact(uint64_t n)
 {
@@ -39,12 +33,12 @@ entry(const char *kind, struct str name, unsigned track, uint64_t at)
 {
 	json_t *o = json_object();
 
-	put(o, "ph", json_string(kind));
-	put(o, "name", json_text(name));
-	put(o, "pid", json_integer(0));
+	json_put(&o, "ph", json_string(kind));
+	json_put(&o, "name", json_text(name));
+	json_put(&o, "pid", json_integer(0));
 	if (track)
-		put(o, "tid", json_integer(track));
-	put(o, "ts", exact(at * TICK));
+		json_put(&o, "tid", json_integer(track));
+	json_put(&o, "ts", exact(at * TICK));
 	return o;
 }
 
@@ -53,7 +47,8 @@ add(struct tracing *t, json_t *o)
 {
 	buf_str(t->e->b, t->more ? S(",\n") : S("\n"));
 	t->more = true;
-	json_dump_callback(o, sink, t->e->b, JSON_COMPACT);
+	if (!o || json_dump_callback(o, sink, t->e->b, JSON_COMPACT))
+		t->e->b->failed = true;
 	json_decref(o);
 }
 
@@ -62,19 +57,29 @@ name_track(struct tracing *t, const char *what, unsigned track, struct str name)
 {
 	json_t *o = entry("M", str_of(what), track, 0), *args = json_object();
 
-	put(args, "name", json_text(name));
-	put(o, "args", args);
+	json_put(&args, "name", json_text(name));
+	json_put(&o, "args", args);
 	add(t, o);
 }
 
+static json_t *
+operator_args(const struct report *r, const struct storage *s)
+{
+	json_t *args = json_object();
+
+	json_put(&args, "module", json_text(storage_module(r, s)));
+	json_put(&args, "node", json_text(storage_name(r, s)));
+	return args;
+}
+
 static void
-slice(struct tracing *t, struct str name, unsigned track, uint64_t from, uint64_t to, json_t *args)
+slice(struct tracing *t, struct str name, unsigned track, uint64_t from, uint64_t to, const struct storage *of)
 {
 	json_t *o = entry("X", name, track, from);
 
-	put(o, "dur", exact((to - from) * TICK));
-	if (args)
-		put(o, "args", args);
+	json_put(&o, "dur", exact((to - from) * TICK));
+	if (of)
+		json_put(&o, "args", operator_args(t->r, of));
 	add(t, o);
 }
 
@@ -94,16 +99,6 @@ phases(struct tracing *t)
 	}
 }
 
-static json_t *
-operator_args(const struct report *r, const struct storage *s)
-{
-	json_t *args = json_object();
-
-	put(args, "module", json_text(storage_module(r, s)));
-	put(args, "node", json_text(storage_name(r, s)));
-	return args;
-}
-
 /* Allocations in a row of one kernel for one node, with the releases between them, are one slice. */
 static void
 operators(struct tracing *t)
@@ -120,7 +115,7 @@ operators(struct tracing *t)
 		if (x && ((EVENT_IS_FREE(s->events[e]) && span == span_now) || (now && x->node == now->node && x->op == now->op && span == span_now)))
 			continue;
 		if (now)
-			slice(t, str_of(now->op ? now->op : ""), TRACK_OPERATORS, from, e, operator_args(t->r, now));
+			slice(t, str_of(now->op ? now->op : ""), TRACK_OPERATORS, from, e, now);
 		now = x && !EVENT_IS_FREE(s->events[e]) ? x : NULL;
 		from = e;
 		span_now = span;
@@ -136,10 +131,10 @@ counters(struct tracing *t)
 	while (walk_next(&w)) {
 		json_t *o = entry("C", S("memory"), 0, w.event), *args = json_object();
 
-		put(args, "total", exact(w.live));
+		json_put(&args, "total", exact(w.live));
 		for (unsigned i = 0; i < FAC_COUNT; i++)
-			put(args, factor_name(i), exact(w.now.of[i]));
-		put(o, "args", args);
+			json_put(&args, factor_name(i), exact(w.now.of[i]));
+		json_put(&o, "args", args);
 		add(t, o);
 	}
 }
@@ -151,7 +146,7 @@ peak(struct tracing *t)
 	char h[32];
 	json_t *o = entry("i", str_fmt(t->e->a, "peak %s: %.*s", human_bytes(st->tensors, h), SFMT(peak_place(t->r, t->e->a))), TRACK_OPERATORS, st->event);
 
-	put(o, "s", json_string("g"));
+	json_put(&o, "s", json_string("g"));
 	add(t, o);
 }
 

@@ -19,29 +19,23 @@ static const struct {
 	[LARGE] = {"MEM010", "LargestAtPeak", "note", "One of the modules that hold most memory at the peak, like modules taken together."},
 };
 
-static void
-put(json_t *o, const char *key, json_t *v)
-{
-	json_object_set_new(o, key, v);
-}
-
 static json_t *
 message(struct str s)
 {
 	json_t *o = json_object();
 
-	put(o, "text", json_text(s));
+	json_put(&o, "text", json_text(s));
 	return o;
 }
 
 /* ---- where ---------------------------------------------------------------------------------------------------------- */
 
 /* A relative URI that is the same on every machine: of an absolute path the last part. */
-static struct str
-uri(struct emit *e, struct str file)
+static json_t *
+uri(struct str file)
 {
 	struct buf b = {0};
-	struct str out;
+	json_t *out;
 
 	if (file.n && file.p[0] == '/')
 		for (int64_t cut; (cut = str_find(file, '/')) >= 0;)
@@ -54,25 +48,25 @@ uri(struct emit *e, struct str file)
 
 		buf_fmt(&b, plain ? "%c" : "%%%02X", ch);
 	}
-	out = str_copy(e->a, (struct str){b.p, (uint32_t)b.n});
+	out = b.failed ? NULL : json_text((struct str){b.p, (uint32_t)b.n});
 	free(b.p);
 	return out;
 }
 
 static json_t *
-location(const struct report *r, struct emit *e, struct str module)
+location(const struct report *r, struct str module)
 {
 	json_t *o = json_object(), *physical = json_object(), *artifact = json_object(), *region = json_object(), *logical = json_object(), *list = json_array();
 
-	put(artifact, "uri", json_text(uri(e, r->file)));
-	put(region, "startLine", json_integer(1));
-	put(physical, "artifactLocation", artifact);
-	put(physical, "region", region);
-	put(o, "physicalLocation", physical);
-	put(logical, "fullyQualifiedName", json_text(module.n ? module : S("(model)")));
-	put(logical, "kind", json_string("module"));
-	json_array_append_new(list, logical);
-	put(o, "logicalLocations", list);
+	json_put(&artifact, "uri", uri(r->file));
+	json_put(&region, "startLine", json_integer(1));
+	json_put(&physical, "artifactLocation", artifact);
+	json_put(&physical, "region", region);
+	json_put(&o, "physicalLocation", physical);
+	json_put(&logical, "fullyQualifiedName", json_text(module.n ? module : S("(model)")));
+	json_put(&logical, "kind", json_string("module"));
+	json_add(&list, logical);
+	json_put(&o, "logicalLocations", list);
 	return o;
 }
 
@@ -87,7 +81,7 @@ fingerprint(struct emit *e, const char *rule, struct str module)
 		h = (h ^ (unsigned char)*p) * 1099511628211u;
 	for (uint32_t i = 0; i < module.n; i++)
 		h = (h ^ (unsigned char)module.p[i]) * 1099511628211u;
-	put(o, "memcrest/v1", json_text(str_fmt(e->a, "%016llx", (unsigned long long)h)));
+	json_put(&o, "memcrest/v1", json_text(str_fmt(e->a, "%016llx", (unsigned long long)h)));
 	return o;
 }
 
@@ -98,12 +92,12 @@ result(const struct report *r, struct emit *e, const char *rule, const char *lev
 {
 	json_t *o = json_object(), *locations = json_array();
 
-	put(o, "ruleId", json_string(rule));
-	put(o, "level", json_string(level));
-	put(o, "message", message(text));
-	json_array_append_new(locations, location(r, e, module));
-	put(o, "locations", locations);
-	put(o, "partialFingerprints", fingerprint(e, rule, module));
+	json_put(&o, "ruleId", json_string(rule));
+	json_put(&o, "level", json_string(level));
+	json_put(&o, "message", message(text));
+	json_add(&locations, location(r, module));
+	json_put(&o, "locations", locations);
+	json_put(&o, "partialFingerprints", fingerprint(e, rule, module));
 	return o;
 }
 
@@ -117,16 +111,16 @@ peak_result(const struct report *r, struct emit *e)
 
 	o = result(r, e, rules[PEAK].id, rules[PEAK].level, str_fmt(e->a, "The peak of tensors is %s%s (%s bytes), in step %u, %s: %.*s", r->lower_bound ? "at least " : "",
 	    human_bytes(st->tensors, h), exact_bytes(st->tensors, x), r->peak_step, phase_name(st->phase), SFMT(peak_place(r, e->a))), module);
-	put(p, "tensors", json_bytes(st->tensors));
-	put(p, "allocated", json_bytes(r->memory.allocated));
-	put(p, "reserved", json_bytes(r->memory.reserved));
-	put(p, "factors", json_factors(peak_factors(r)));
-	put(o, "properties", p);
+	json_put(&p, "tensors", json_bytes(st->tensors));
+	json_put(&p, "allocated", json_bytes(r->memory.allocated));
+	json_put(&p, "reserved", json_bytes(r->memory.reserved));
+	json_put(&p, "factors", json_factors(peak_factors(r)));
+	json_put(&o, "properties", p);
 	return o;
 }
 
 static void
-verdict_result(const struct report *r, struct emit *e, json_t *list)
+verdict_result(const struct report *r, struct emit *e, json_t **list)
 {
 	const struct verdict *v = &r->verdict;
 	enum rule k = v->sure ? OVER : MAY_BE_OVER;
@@ -138,13 +132,13 @@ verdict_result(const struct report *r, struct emit *e, json_t *list)
 	o = result(r, e, rules[k].id, rules[k].level, str_fmt(e->a, "%s a budget of %s", v->sure ? "This job does not fit in" : "This job may not fit in",
 	    human_bytes(v->budget, h)), S(""));
 	p = json_object();
-	put(p, "verdict", json_verdict(v));
-	put(o, "properties", p);
-	json_array_append_new(list, o);
+	json_put(&p, "verdict", json_verdict(v));
+	json_put(&o, "properties", p);
+	json_add(list, o);
 }
 
 static void
-large_results(const struct report *r, struct emit *e, json_t *list)
+large_results(const struct report *r, struct emit *e, json_t **list)
 {
 	char h[32];
 
@@ -153,21 +147,21 @@ large_results(const struct report *r, struct emit *e, json_t *list)
 		json_t *p = json_object(), *o;
 
 		o = result(r, e, rules[LARGE].id, rules[LARGE].level, str_fmt(e->a, "%.*s holds %s at the peak", SFMT(m->name), human_bytes(m->bytes, h)), m->name);
-		put(p, "bytes", json_bytes(m->bytes));
-		put(p, "count", json_integer(m->count));
-		put(p, "factors", json_factors(&m->at));
-		put(o, "properties", p);
-		json_array_append_new(list, o);
+		json_put(&p, "bytes", json_bytes(m->bytes));
+		json_put(&p, "count", json_integer(m->count));
+		json_put(&p, "factors", json_factors(&m->at));
+		json_put(&o, "properties", p);
+		json_add(list, o);
 	}
 }
 
 static void
-diag_results(const struct report *r, struct emit *e, json_t *list, const struct diag *d, uint32_t n)
+diag_results(const struct report *r, struct emit *e, json_t **list, const struct diag *d, uint32_t n)
 {
 	static const char *const level[] = {[SEV_NOTE] = "note", [SEV_WARNING] = "warning", [SEV_ERROR] = "error"};
 
 	for (uint32_t i = 0; i < n && i < 1000; i++)
-		json_array_append_new(list, result(r, e, diag_name(d[i].code), level[d[i].severity], d[i].text, S("")));
+		json_add(list, result(r, e, diag_name(d[i].code), level[d[i].severity], d[i].text, S("")));
 }
 
 /* ---- rules --------------------------------------------------------------------------------------------------------------- */
@@ -177,13 +171,13 @@ rule(const char *id, const char *name, const char *help, const char *level)
 {
 	json_t *o = json_object(), *configuration = json_object();
 
-	put(o, "id", json_string(id));
+	json_put(&o, "id", json_string(id));
 	if (name)
-		put(o, "name", json_string(name));
-	put(o, "shortDescription", message(str_of(help)));
-	put(o, "fullDescription", message(str_of(help)));
-	put(configuration, "level", json_string(level));
-	put(o, "defaultConfiguration", configuration);
+		json_put(&o, "name", json_string(name));
+	json_put(&o, "shortDescription", message(str_of(help)));
+	json_put(&o, "fullDescription", message(str_of(help)));
+	json_put(&configuration, "level", json_string(level));
+	json_put(&o, "defaultConfiguration", configuration);
 	return o;
 }
 
@@ -193,13 +187,13 @@ driver(void)
 	static const char *const level[] = {[SEV_NOTE] = "note", [SEV_WARNING] = "warning", [SEV_ERROR] = "error"};
 	json_t *o = json_object(), *list = json_array();
 
-	put(o, "name", json_string("memcrest"));
-	put(o, "semanticVersion", json_string(MC_VERSION));
+	json_put(&o, "name", json_string("memcrest"));
+	json_put(&o, "semanticVersion", json_string(MC_VERSION));
 	for (unsigned i = 0; i < NRULE; i++)
-		json_array_append_new(list, rule(rules[i].id, rules[i].name, rules[i].help, rules[i].level));
+		json_add(&list, rule(rules[i].id, rules[i].name, rules[i].help, rules[i].level));
 	for (unsigned i = 1; i < DIAG_COUNT; i++)
-		json_array_append_new(list, rule(diag_name(i), NULL, diag_format(i), level[diag_severity(i)]));
-	put(o, "rules", list);
+		json_add(&list, rule(diag_name(i), NULL, diag_format(i), level[diag_severity(i)]));
+	json_put(&o, "rules", list);
 	return o;
 }
 
@@ -207,24 +201,21 @@ static bool
 write(const struct report *r, struct emit *e)
 {
 	json_t *o = json_object(), *run = json_object(), *tool = json_object(), *results = json_array(), *runs = json_array();
-	bool ok;
 
-	put(o, "$schema", json_string("https://json.schemastore.org/sarif-2.1.0.json"));
-	put(o, "version", json_string("2.1.0"));
-	put(tool, "driver", driver());
-	put(run, "tool", tool);
-	put(run, "columnKind", json_string("utf16CodeUnits"));
-	json_array_append_new(results, peak_result(r, e));
-	verdict_result(r, e, results);
-	large_results(r, e, results);
-	diag_results(r, e, results, r->load_diags, r->nload_diag);
-	diag_results(r, e, results, r->diags, r->ndiag);
-	put(run, "results", results);
-	json_array_append_new(runs, run);
-	put(o, "runs", runs);
-	ok = json_print(o, e->b);
-	json_decref(o);
-	return ok;
+	json_put(&o, "$schema", json_string("https://json.schemastore.org/sarif-2.1.0.json"));
+	json_put(&o, "version", json_string("2.1.0"));
+	json_put(&tool, "driver", driver());
+	json_put(&run, "tool", tool);
+	json_put(&run, "columnKind", json_string("utf16CodeUnits"));
+	json_add(&results, peak_result(r, e));
+	verdict_result(r, e, &results);
+	large_results(r, e, &results);
+	diag_results(r, e, &results, r->load_diags, r->nload_diag);
+	diag_results(r, e, &results, r->diags, r->ndiag);
+	json_put(&run, "results", results);
+	json_add(&runs, run);
+	json_put(&o, "runs", runs);
+	return json_print(o, e->b);
 }
 
 const struct backend backend_sarif = {"sarif", "findings for code scanning (SARIF 2.1.0)", false, write};

@@ -146,12 +146,6 @@ write_csv(const struct sweep_table *s, struct buf *b)
 
 /* ---- json --------------------------------------------------------------------------------------------------------- */
 
-static void
-put(json_t *o, const char *key, json_t *v)
-{
-	json_object_set_new(o, key, v);
-}
-
 static json_t *
 json_value(const struct sweep_table *s, uint32_t row, uint32_t axis)
 {
@@ -173,21 +167,21 @@ json_row(const struct sweep_table *s, uint32_t i)
 	json_t *o = json_object(), *at = json_object();
 
 	for (uint32_t a = 0; a < s->naxis; a++)
-		put(at, s->axes[a].name.p, json_value(s, i, a));
-	put(o, "at", at);
+		json_put(&at, s->axes[a].name.p, json_value(s, i, a));
+	json_put(&o, "at", at);
 	if (!r->ok) {
-		put(o, "error", json_string(r->error));
+		json_put(&o, "error", json_string(r->error));
 		return o;
 	}
-	put(o, "tensors", json_bytes(r->tensors));
-	put(o, "allocated", json_bytes(r->allocated));
-	put(o, "reserved", json_bytes(r->reserved));
-	put(o, "process", json_range(r->process_low, r->process_high));
-	put(o, "step", json_integer(r->step));
-	put(o, "phase", json_string(phase_name(r->phase)));
-	put(o, "factors", json_factors(&r->at));
-	put(o, "lower_bound", json_boolean(r->lower_bound));
-	put(o, "verdict", json_verdict(&r->verdict));
+	json_put(&o, "tensors", json_bytes(r->tensors));
+	json_put(&o, "allocated", json_bytes(r->allocated));
+	json_put(&o, "reserved", json_bytes(r->reserved));
+	json_put(&o, "process", json_range(r->process_low, r->process_high));
+	json_put(&o, "step", json_integer(r->step));
+	json_put(&o, "phase", json_string(phase_name(r->phase)));
+	json_put(&o, "factors", json_factors(&r->at));
+	json_put(&o, "lower_bound", json_boolean(r->lower_bound));
+	json_put(&o, "verdict", json_verdict(&r->verdict));
 	return o;
 }
 
@@ -195,29 +189,26 @@ static bool
 write_sweep_json(const struct sweep_table *s, struct buf *b)
 {
 	json_t *o = json_object(), *tool = json_object(), *axes = json_array(), *rows = json_array();
-	bool ok;
 
-	put(o, "schema", json_string("memcrest/sweep"));
-	put(o, "schema_version", json_integer(1));
-	put(tool, "name", json_string("memcrest"));
-	put(tool, "version", json_string(MC_VERSION));
-	put(o, "tool", tool);
-	put(o, "file", json_text(s->file));
-	put(o, "recipe", json_recipe(s->base));
+	json_put(&o, "schema", json_string("memcrest/sweep"));
+	json_put(&o, "schema_version", json_integer(1));
+	json_put(&tool, "name", json_string("memcrest"));
+	json_put(&tool, "version", json_string(MC_VERSION));
+	json_put(&o, "tool", tool);
+	json_put(&o, "file", json_text(s->file));
+	json_put(&o, "recipe", json_recipe(s->base));
 	for (uint32_t a = 0; a < s->naxis; a++) {
 		json_t *x = json_object();
 
-		put(x, "name", json_text(s->axes[a].name));
-		put(x, "fitted", json_boolean(s->axes[a].fitted));
-		json_array_append_new(axes, x);
+		json_put(&x, "name", json_text(s->axes[a].name));
+		json_put(&x, "fitted", json_boolean(s->axes[a].fitted));
+		json_add(&axes, x);
 	}
-	put(o, "axes", axes);
+	json_put(&o, "axes", axes);
 	for (uint32_t i = 0; i < s->nrow; i++)
-		json_array_append_new(rows, json_row(s, i));
-	put(o, "rows", rows);
-	ok = json_print(o, b);
-	json_decref(o);
-	return ok;
+		json_add(&rows, json_row(s, i));
+	json_put(&o, "rows", rows);
+	return json_print(o, b);
 }
 
 static bool

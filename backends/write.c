@@ -33,6 +33,7 @@ struct out {
 	struct buf b;
 	mc_write_fn *fn;
 	void *user;
+	bool refused;              /* by fn */
 };
 
 static int
@@ -40,7 +41,8 @@ forward(void *user, const void *p, size_t n)
 {
 	struct out *o = user;
 
-	return o->fn(o->user, p, n);
+	o->refused = o->refused || o->fn(o->user, p, n) != 0;
+	return o->refused;
 }
 
 static mc_status
@@ -48,7 +50,7 @@ finish(struct out *o, bool ok)
 {
 	ok = buf_flush(&o->b) && ok;
 	free(o->b.p);
-	return ok ? MC_OK : MC_BAD_INPUT;
+	return ok ? MC_OK : o->refused ? MC_BAD_INPUT : MC_NO_MEMORY;
 }
 
 struct job {                       /* a report to be written */
@@ -80,7 +82,7 @@ mc_write_view(const mc_report *r, const char *format, const mc_view *view, mc_wr
 	struct emit e = {.b = &o.b};
 	struct job j = {b, r ? &r->r : NULL, &e};
 	struct ctx c;
-	mc_status st;
+	mc_status st, wrote;
 
 	if (!b || !r || (!r->r.sched && !b->inspects))
 		return MC_BAD_INPUT;
@@ -94,9 +96,8 @@ mc_write_view(const mc_report *r, const char *format, const mc_view *view, mc_wr
 	o.b.user = &o;
 	st = ctx_enter(&c, write_report, &j);
 	ctx_close(&c);
-	if (e.too_large)
-		st = MC_LIMIT;
-	return finish(&o, st == MC_OK) == MC_OK ? MC_OK : st == MC_OK ? MC_BAD_INPUT : st;
+	wrote = finish(&o, st == MC_OK);
+	return e.too_large || st == MC_LIMIT ? MC_LIMIT : wrote;
 }
 
 mc_status

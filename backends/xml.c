@@ -34,6 +34,8 @@ dim(const struct report *r, struct xml *x, struct sint d)
 		xml_fmt(x, "%lld", (long long)n);
 	} else if (d.expr != EXPR_UNKNOWN) {
 		expr_print(r->loaded, d.expr, &b);
+		if (b.failed)
+			xml_fail(x);
 		xml_text(x, (struct str){b.p, (uint32_t)b.n});
 		free(b.p);
 	}
@@ -83,6 +85,8 @@ setting(struct xml *x, const char *outer, const char *key, const json_t *v)
 {
 	char *text = json_is_string(v) ? NULL : json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
 
+	if (!json_is_string(v) && !text)
+		xml_fail(x);
 	xml_open(x, "key");
 	xml_attr_fmt(x, "name", "%s%s%s", outer, *outer ? "." : "", key);
 	xml_attr(x, "value", json_is_string(v) ? (struct str){json_string_value(v), (uint32_t)json_string_length(v)} : str_of(text ? text : ""));
@@ -96,6 +100,8 @@ recipe(const struct report *r, struct xml *x)
 	json_t *o = json_recipe(r->r), *v, *inner;
 	const char *key, *key2;
 
+	if (!o)
+		xml_fail(x);
 	xml_open(x, "recipe");
 	json_object_foreach(o, key, v) {
 		if (!json_is_object(v))

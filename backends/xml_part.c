@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct xml {
 	xmlTextWriterPtr w;
@@ -61,23 +62,15 @@ xml_end(struct xml *x)
 
 /* ---- text ------------------------------------------------------------------------------------------------------- */
 
-/* Length of the UTF-8 sequence at p, 0 = there is none that XML allows. */
+/* Bytes of the character at p, 0 = there is none that XML allows. */
 static uint32_t
-sequence(const unsigned char *p, uint32_t n)
+character(const char *p, uint32_t n)
 {
-	uint32_t len = p[0] < 0x80 ? 1 : p[0] >= 0xc2 && p[0] < 0xe0 ? 2 : p[0] >= 0xe0 && p[0] < 0xf0 ? 3 : p[0] >= 0xf0 && p[0] < 0xf5 ? 4 : 0;
-	uint32_t ch = len == 1 ? p[0] : len == 2 ? p[0] & 0x1fu : len == 3 ? p[0] & 0xfu : p[0] & 7u;
+	uint32_t len = utf8_length(p, n);
 
-	if (!len || len > n)
+	if (len == 3 && (memcmp(p, "\xef\xbf\xbe", 3) == 0 || memcmp(p, "\xef\xbf\xbf", 3) == 0))
 		return 0;
-	for (uint32_t i = 1; i < len; i++) {
-		if ((p[i] & 0xc0) != 0x80)
-			return 0;
-		ch = ch << 6 | (p[i] & 0x3fu);
-	}
-	if ((len == 3 && ch < 0x800) || (len == 4 && (ch < 0x10000 || ch > 0x10ffff)) || (ch >= 0xd800 && ch < 0xe000) || ch == 0xfffe || ch == 0xffff)
-		return 0;
-	return ch < 32 && ch != '\t' && ch != '\n' && ch != '\r' ? 0 : len;
+	return len == 1 && (unsigned char)*p < 32 && *p != '\t' && *p != '\n' && *p != '\r' ? 0 : len;
 }
 
 static const xmlChar *
@@ -85,7 +78,7 @@ clean(struct xml *x, struct str s)
 {
 	x->clean.n = 0;
 	for (uint32_t i = 0; i < s.n;) {
-		uint32_t len = sequence((const unsigned char *)s.p + i, s.n - i);
+		uint32_t len = character(s.p + i, s.n - i);
 
 		buf_put(&x->clean, len ? s.p + i : "\xef\xbf\xbd", len ? len : 3);
 		i += len ? len : 1;
@@ -119,6 +112,12 @@ xml_fmt(struct xml *x, const char *fmt, ...)
 }
 
 /* ---- elements ------------------------------------------------------------------------------------------------------ */
+
+void
+xml_fail(struct xml *x)
+{
+	x->failed = true;
+}
 
 void
 xml_open(struct xml *x, const char *name)

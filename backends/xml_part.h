@@ -8,6 +8,7 @@ struct xml;
 
 struct xml *xml_start(struct emit *, bool declared);             /* declared: <?xml ..?>, and a line an element */
 bool xml_end(struct xml *);                                      /* closes all; false: something failed on the way */
+void xml_fail(struct xml *);                                     /* something to be written cannot be made: xml_end() says so */
 void xml_open(struct xml *, const char *name);
 void xml_close(struct xml *);                                    /* <a/> if it is empty */
 void xml_close_html(struct xml *);                               /* <a></a> even then */

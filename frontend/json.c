@@ -46,20 +46,6 @@ skip(struct reader *r)
 
 /* ---- strings ------------------------------------------------------------------------------------------------------- */
 
-/* Bytes of the UTF-8 sequence at p, which ends in a NUL somewhere behind; 0 = it is none. */
-static unsigned
-utf8_length(const unsigned char *p)
-{
-	unsigned n = p[0] < 0x80 ? 1 : p[0] >= 0xc2 && p[0] < 0xe0 ? 2 : (p[0] & 0xf0) == 0xe0 ? 3 : p[0] >= 0xf0 && p[0] < 0xf5 ? 4 : 0;
-
-	for (unsigned i = 1; i < n; i++)
-		if ((p[i] & 0xc0) != 0x80)
-			return 0;
-	if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] >= 0xa0) || (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] >= 0x90))
-		return 0;              /* too long a form, half of a pair, above the last */
-	return n;
-}
-
 static char *
 put_utf8(char *out, uint32_t u)
 {
@@ -143,7 +129,7 @@ read_string(struct reader *r, struct str *s)
 	char *begin = r->p, *out = begin;
 
 	while (*r->p != '"') {
-		unsigned n;
+		uint32_t n;
 
 		if (*r->p == '\\') {
 			if (!read_escape(r, &out))
@@ -152,7 +138,7 @@ read_string(struct reader *r, struct str *s)
 		}
 		if ((unsigned char)*r->p < 0x20)
 			return fail(r, r->p == r->end ? "the text ends within a string" : "a control character in a string");
-		n = utf8_length((const unsigned char *)r->p);
+		n = utf8_length(r->p, (uint32_t)(r->end - r->p));
 		if (!n)
 			return fail(r, "not UTF-8");
 		while (n--)

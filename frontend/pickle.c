@@ -2,24 +2,12 @@
  * The pickle machine: a stack of values, the positions of marks in it, and a memo. Every length is compared with what is left of the
  * input before it is used, so the memory taken is bounded by the input's size; no function here recurses.
  */
-#include "pickle.h"
+#include "pickle_machine.h"
 
 #include <string.h>
 
-struct machine {
-	struct ctx *c;
-	const unsigned char *p;
-	uint32_t n, at;            /* length, and what is read of it */
-	uint32_t op_at;            /* where the running opcode stands, for messages */
-	struct pickle **stack;  uint32_t depth, stack_cap;
-	uint32_t *marks;        uint32_t nmark, mark_cap;
-	struct pickle **memo;   uint32_t nmemo, memo_cap;
-	struct pickle *none, *yes, *no;
-	struct pickle *result;
-};
-
-static bool
-fail(struct machine *m, const char *why)
+bool
+machine_fail(struct machine *m, const char *why)
 {
 	diag(m->c, DIAG_PICKLE, (unsigned)m->op_at, why);
 	return false;
@@ -31,7 +19,7 @@ static bool
 take(struct machine *m, uint64_t n, const unsigned char **out)
 {
 	if (n > m->n - m->at)
-		return fail(m, "it ends in the middle of a value");
+		return machine_fail(m, "it ends in the middle of a value");
 	*out = m->p + m->at;
 	m->at += (uint32_t)n;
 	return true;
@@ -56,7 +44,7 @@ take_line(struct machine *m, struct str *out)
 	const unsigned char *end = memchr(m->p + m->at, '\n', m->n - m->at);
 
 	if (!end)
-		return fail(m, "a name has no end");
+		return machine_fail(m, "a name has no end");
 	*out = (struct str){(const char *)m->p + m->at, (uint32_t)(end - m->p) - m->at};
 	m->at += out->n + 1;
 	return true;
@@ -64,16 +52,16 @@ take_line(struct machine *m, struct str *out)
 
 /* ---- the stack ------------------------------------------------------------------------------------------------ */
 
-static bool
-push(struct machine *m, struct pickle *v)
+bool
+machine_push(struct machine *m, struct pickle *v)
 {
 	ROOM(m->c->a, m->stack, m->depth, m->stack_cap, 1);
 	m->stack[m->depth++] = v;
 	return true;
 }
 
-static struct pickle *
-new_value(struct machine *m, enum pickle_kind kind)
+struct pickle *
+machine_new(struct machine *m, enum pickle_kind kind)
 {
 	struct pickle *v = NEW(m->c->a, struct pickle, 1);
 
@@ -87,11 +75,11 @@ floor_of(const struct machine *m)
 	return m->nmark ? m->marks[m->nmark - 1] : 0;
 }
 
-static struct pickle *
-pop(struct machine *m)
+struct pickle *
+machine_pop(struct machine *m)
 {
 	if (m->depth <= floor_of(m)) {
-		fail(m, "an operand is missing");
+		machine_fail(m, "an operand is missing");
 		return NULL;
 	}
 	return m->stack[--m->depth];
@@ -101,7 +89,7 @@ static struct pickle *
 top(struct machine *m)
 {
 	if (m->depth <= floor_of(m)) {
-		fail(m, "an operand is missing");
+		machine_fail(m, "an operand is missing");
 		return NULL;
 	}
 	return m->stack[m->depth - 1];
@@ -112,7 +100,7 @@ static bool
 pop_mark(struct machine *m, struct pickle ***items, uint32_t *n)
 {
 	if (!m->nmark)
-		return fail(m, "a mark is missing");
+		return machine_fail(m, "a mark is missing");
 	m->nmark--;
 	*items = m->stack + m->marks[m->nmark];
 	*n = m->depth - m->marks[m->nmark];
@@ -132,7 +120,7 @@ extend(struct machine *m, struct pickle *v, struct pickle *const *items, uint32_
 static struct pickle *
 collection(struct machine *m, enum pickle_kind kind, struct pickle *const *items, uint32_t n)
 {
-	struct pickle *v = new_value(m, kind);
+	struct pickle *v = machine_new(m, kind);
 
 	extend(m, v, items, n);
 	return v;
@@ -141,23 +129,23 @@ collection(struct machine *m, enum pickle_kind kind, struct pickle *const *items
 static bool
 push_int(struct machine *m, int64_t n)
 {
-	struct pickle *v = new_value(m, PK_INT);
+	struct pickle *v = machine_new(m, PK_INT);
 
 	v->u.i = n;
-	return push(m, v);
+	return machine_push(m, v);
 }
 
 static bool
 push_text(struct machine *m, enum pickle_kind kind, unsigned length_bytes)
 {
-	struct pickle *v = new_value(m, kind);
+	struct pickle *v = machine_new(m, kind);
 	const unsigned char *p;
 	uint64_t n;
 
 	if (!take_uint(m, length_bytes, &n) || !take(m, n, &p))
 		return false;
 	v->u.s = (struct str){(const char *)p, (uint32_t)n};
-	return push(m, v);
+	return machine_push(m, v);
 }
 
 /* Two's complement, little-endian; a number that 64 bits do not hold becomes a float, as no size or index is that large. */
@@ -174,9 +162,9 @@ push_long(struct machine *m, unsigned length_bytes)
 	if (n > 8) {
 		for (uint64_t i = n; i-- > 0;)
 			f = f * 256 + p[i];
-		v = new_value(m, PK_FLOAT);
+		v = machine_new(m, PK_FLOAT);
 		v->u.f = f;
-		return push(m, v);
+		return machine_push(m, v);
 	}
 	for (unsigned i = 0; i < n; i++)
 		bits |= (uint64_t)p[i] << (8 * i);
@@ -189,7 +177,7 @@ static bool
 push_float(struct machine *m)
 {
 	const unsigned char *p;
-	struct pickle *v = new_value(m, PK_FLOAT);
+	struct pickle *v = machine_new(m, PK_FLOAT);
 	uint64_t bits = 0;
 
 	if (!take(m, 8, &p))
@@ -197,16 +185,16 @@ push_float(struct machine *m)
 	for (unsigned i = 0; i < 8; i++)
 		bits = bits << 8 | p[i];
 	memcpy(&v->u.f, &bits, sizeof bits);
-	return push(m, v);
+	return machine_push(m, v);
 }
 
 static bool
 push_global(struct machine *m, struct str module, struct str name)
 {
-	struct pickle *v = new_value(m, PK_GLOBAL);
+	struct pickle *v = machine_new(m, PK_GLOBAL);
 
 	v->u.s = str_fmt(m->c->a, "%.*s.%.*s", SFMT(module), SFMT(name));
-	return push(m, v);
+	return machine_push(m, v);
 }
 
 static bool
@@ -220,12 +208,12 @@ global_line(struct machine *m)
 static bool
 global_stack(struct machine *m)
 {
-	const struct pickle *name = pop(m), *module = name ? pop(m) : NULL;
+	const struct pickle *name = machine_pop(m), *module = name ? machine_pop(m) : NULL;
 
 	if (!module)
 		return false;
 	if (name->kind != PK_STR || module->kind != PK_STR)
-		return fail(m, "the name of a class is no text");
+		return machine_fail(m, "the name of a class is no text");
 	return push_global(m, module->u.s, name->u.s);
 }
 
@@ -239,7 +227,7 @@ memo_put(struct machine *m, uint64_t i)
 	if (!v)
 		return false;
 	if (i >= m->n)             /* writers number their entries from 0, and each takes bytes */
-		return fail(m, "a memo entry's number is too large");
+		return machine_fail(m, "a memo entry's number is too large");
 	if (i >= m->nmemo) {
 		uint32_t more = (uint32_t)i + 1 - m->nmemo;
 
@@ -259,8 +247,8 @@ memo_get(struct machine *m, unsigned bytes)
 	if (!take_uint(m, bytes, &i))
 		return false;
 	if (i >= m->nmemo || !m->memo[i])
-		return fail(m, "a memo entry is used before it is made");
-	return push(m, m->memo[i]);
+		return machine_fail(m, "a memo entry is used before it is made");
+	return machine_push(m, m->memo[i]);
 }
 
 static bool
@@ -271,157 +259,12 @@ memo_put_arg(struct machine *m, unsigned bytes)
 	return take_uint(m, bytes, &i) && memo_put(m, i);
 }
 
-/* ---- storages and tensors ------------------------------------------------------------------------------------------ */
-
-bool
-pickle_is(const struct pickle *v, const char *name)
-{
-	return v && v->kind == PK_GLOBAL && str_eq(v->u.s, str_of(name));
-}
-
-struct str
-pickle_str(const struct pickle *v)
-{
-	return v && v->kind == PK_STR ? v->u.s : S("");
-}
-
-static int64_t
-integer(const struct pickle *v)
-{
-	return v->kind == PK_INT ? v->u.i : v->kind == PK_BOOL ? v->u.b : -1;
-}
-
-/* "torch.FloatStorage" */
-static unsigned
-storage_dtype(const struct pickle *global)
-{
-	struct str s = global->u.s;
-	int64_t dot;
-
-	while ((dot = str_find(s, '.')) >= 0)
-		s = str_sub(s, (uint32_t)dot + 1, s.n);
-	return str_ends(s, S("Storage")) ? dtype_by_storage(str_sub(s, 0, s.n - 7)) : DT_NONE;
-}
-
-/* ("storage", class, key, device, elements); any other persistent id is an unknown call. */
-static bool
-persistent(struct machine *m)
-{
-	struct pickle *id = pop(m), *v;
-	struct pickle **x;
-
-	if (!id)
-		return false;
-	x = id->u.item;
-	if (id->kind != PK_TUPLE || id->n < 5 || !str_eq(pickle_str(x[0]), S("storage")) || x[1]->kind != PK_GLOBAL) {
-		v = new_value(m, PK_CALL);
-		v->args = id;
-		return push(m, v);
-	}
-	v = new_value(m, PK_STORAGE);
-	v->u.storage = NEW(m->c->a, struct pickle_storage, 1);
-	*v->u.storage = (struct pickle_storage){
-		.key = pickle_str(x[2]), .device = pickle_str(x[3]), .count = integer(x[4]), .dtype = (uint8_t)storage_dtype(x[1]),
-	};
-	return push(m, v);
-}
-
-static bool
-read_sizes(const struct pickle *v, int64_t *out, uint8_t *rank)
-{
-	if ((v->kind != PK_TUPLE && v->kind != PK_LIST) || v->n > MAX_RANK)
-		return false;
-	*rank = (uint8_t)v->n;
-	for (uint32_t i = 0; i < v->n; i++) {
-		out[i] = integer(v->u.item[i]);
-		if (out[i] < 0 || out[i] > (int64_t)1 << 48)
-			return false;
-	}
-	return true;
-}
-
-/* (storage, offset, sizes, strides, ..): where requires_grad and a dtype stand differs. */
-static struct pickle *
-tensor(struct machine *m, const struct pickle *args, uint32_t grad_at, uint32_t dtype_at)
-{
-	struct pickle **x = args->u.item, *v;
-	struct pickle_tensor *t = NEW(m->c->a, struct pickle_tensor, 1);
-	uint8_t rank = 0;
-
-	if (args->n < 4 || x[0]->kind != PK_STORAGE || !read_sizes(x[2], t->dim, &t->rank) || !read_sizes(x[3], t->stride, &rank) || rank != t->rank)
-		return NULL;
-	t->storage = x[0]->u.storage;
-	t->offset = integer(x[1]);
-	t->dtype = t->storage->dtype;
-	t->requires_grad = grad_at < args->n && x[grad_at]->kind == PK_BOOL && x[grad_at]->u.b;
-	if (dtype_at && dtype_at < args->n && x[dtype_at]->kind == PK_GLOBAL && str_starts(x[dtype_at]->u.s, S("torch.")))
-		t->dtype = (uint8_t)dtype_by_name(str_sub(x[dtype_at]->u.s, 6, x[dtype_at]->u.s.n));
-	v = new_value(m, PK_TENSOR);
-	v->u.tensor = t;
-	return v;
-}
-
-static struct pickle *
-parameter(struct machine *m, const struct pickle *args)
-{
-	struct pickle *v;
-
-	if (args->n < 2 || args->u.item[0]->kind != PK_TENSOR)
-		return NULL;
-	v = new_value(m, PK_TENSOR);
-	v->u.tensor = NEW(m->c->a, struct pickle_tensor, 1);
-	*v->u.tensor = *args->u.item[0]->u.tensor;
-	v->u.tensor->is_parameter = true;
-	v->u.tensor->requires_grad = args->u.item[1]->kind == PK_BOOL && args->u.item[1]->u.b;
-	return v;
-}
-
-/* A subclass or a tensor with attributes: (function, type, arguments, state) stands for what the function gives. */
-static struct pickle *known_call(struct machine *, const struct pickle *fn, const struct pickle *args, bool inner);
-
-static struct pickle *
-from_type(struct machine *m, const struct pickle *args)
-{
-	if (args->n < 3 || args->u.item[0]->kind != PK_GLOBAL || args->u.item[2]->kind != PK_TUPLE)
-		return NULL;
-	return known_call(m, args->u.item[0], args->u.item[2], true);
-}
-
-/* What the calls that PyTorch writes give; NULL = none of them, or not with such arguments. */
-static struct pickle *
-known_call(struct machine *m, const struct pickle *fn, const struct pickle *args, bool inner)
-{
-	static const struct {
-		const char *name;
-		uint32_t grad_at, dtype_at;
-	} rebuild[] = {
-		{"torch._utils._rebuild_tensor", 99, 0}, {"torch._utils._rebuild_tensor_v2", 4, 0}, {"torch._utils._rebuild_qtensor", 5, 0},
-		{"torch._utils._rebuild_tensor_v3", 4, 6},
-	};
-	struct str name = fn->u.s;
-
-	for (size_t i = 0; i < sizeof rebuild / sizeof rebuild[0]; i++)
-		if (pickle_is(fn, rebuild[i].name))
-			return tensor(m, args, rebuild[i].grad_at, rebuild[i].dtype_at);
-	if (pickle_is(fn, "torch._utils._rebuild_parameter") || pickle_is(fn, "torch._utils._rebuild_parameter_with_state"))
-		return parameter(m, args);
-	if (pickle_is(fn, "torch._tensor._rebuild_from_type_v2") && !inner)
-		return from_type(m, args);
-	if (pickle_is(fn, "collections.OrderedDict"))
-		return new_value(m, PK_DICT);
-	if (args->n && (str_starts(name, S("torch.jit._pickle.build_")) || pickle_is(fn, "torch.jit._pickle.restore_type_tag")))
-		return args->u.item[0];
-	if (args->n && pickle_is(fn, "torch.device"))
-		return args->u.item[0];
-	return NULL;
-}
-
 /* ---- calls and objects ----------------------------------------------------------------------------------------------- */
 
 static bool
 make_call(struct machine *m, enum pickle_kind kind)
 {
-	struct pickle *args = pop(m), *fn = args ? pop(m) : NULL, *v;
+	struct pickle *args = machine_pop(m), *fn = args ? machine_pop(m) : NULL, *v;
 
 	if (!fn)
 		return false;
@@ -430,19 +273,19 @@ make_call(struct machine *m, enum pickle_kind kind)
 
 		args = one;
 	}
-	v = kind == PK_CALL && fn->kind == PK_GLOBAL ? known_call(m, fn, args, false) : NULL;
+	v = kind == PK_CALL && fn->kind == PK_GLOBAL ? machine_known_call(m, fn, args, false) : NULL;
 	if (!v) {
-		v = new_value(m, kind);
+		v = machine_new(m, kind);
 		v->of = fn;
 		v->args = args;
 	}
-	return push(m, v);
+	return machine_push(m, v);
 }
 
 static bool
 build(struct machine *m)
 {
-	struct pickle *state = pop(m), *v = state ? top(m) : NULL;
+	struct pickle *state = machine_pop(m), *v = state ? top(m) : NULL;
 
 	if (!v)
 		return false;
@@ -464,7 +307,7 @@ fill(struct machine *m, struct pickle *const *items, uint32_t n, enum pickle_kin
 		extend(m, v, items, n);
 		return true;
 	}
-	return v->kind == PK_OBJECT || v->kind == PK_CALL ? true : fail(m, "something that is no collection is filled");
+	return v->kind == PK_OBJECT || v->kind == PK_CALL ? true : machine_fail(m, "something that is no collection is filled");
 }
 
 static bool
@@ -480,7 +323,7 @@ static bool
 fill_some(struct machine *m, uint32_t n, enum pickle_kind kind)
 {
 	if (m->depth < n || m->depth - n < floor_of(m))
-		return fail(m, "an operand is missing");
+		return machine_fail(m, "an operand is missing");
 	m->depth -= n;
 	return fill(m, m->stack + m->depth, n, kind);
 }
@@ -494,17 +337,17 @@ collect_marked(struct machine *m, enum pickle_kind kind)
 	if (!pop_mark(m, &items, &n))
 		return false;
 	if (kind == PK_DICT && n % 2)
-		return fail(m, "a dict has a key without a value");
-	return push(m, collection(m, kind, items, n));
+		return machine_fail(m, "a dict has a key without a value");
+	return machine_push(m, collection(m, kind, items, n));
 }
 
 static bool
 collect_some(struct machine *m, uint32_t n)
 {
 	if (m->depth < n || m->depth - n < floor_of(m))
-		return fail(m, "an operand is missing");
+		return machine_fail(m, "an operand is missing");
 	m->depth -= n;
-	return push(m, collection(m, PK_TUPLE, m->stack + m->depth, n));
+	return machine_push(m, collection(m, PK_TUPLE, m->stack + m->depth, n));
 }
 
 /* ---- opcodes -------------------------------------------------------------------------------------------------------------- */
@@ -537,7 +380,7 @@ pop_to_mark(struct machine *m)
 static bool
 new_with_keywords(struct machine *m)
 {
-	return pop(m) && make_call(m, PK_OBJECT);
+	return machine_pop(m) && make_call(m, PK_OBJECT);
 }
 
 static bool
@@ -551,9 +394,9 @@ small_int(struct machine *m, unsigned bytes)
 static bool
 stop(struct machine *m)
 {
-	m->result = pop(m);
+	m->result = machine_pop(m);
 	if (m->result && (m->nmark || m->depth))
-		return fail(m, "values are left over at its end");
+		return machine_fail(m, "values are left over at its end");
 	return m->result != NULL;
 }
 
@@ -562,11 +405,11 @@ run_value(struct machine *m, unsigned op)
 {
 	switch (op) {
 	case 'N':
-		return push(m, m->none);
+		return machine_push(m, m->none);
 	case 0x88:
-		return push(m, m->yes);
+		return machine_push(m, m->yes);
 	case 0x89:
-		return push(m, m->no);
+		return machine_push(m, m->no);
 	case 'K':
 		return small_int(m, 1);
 	case 'M':
@@ -599,7 +442,7 @@ run_value(struct machine *m, unsigned op)
 	case 0x93:
 		return global_stack(m);
 	default:
-		return fail(m, str_fmt(m->c->a, "opcode 0x%02x is none that PyTorch or protocols 2 to 5 write", op).p);
+		return machine_fail(m, str_fmt(m->c->a, "opcode 0x%02x is none that PyTorch or protocols 2 to 5 write", op).p);
 	}
 }
 
@@ -616,15 +459,15 @@ run_collection(struct machine *m, unsigned op)
 	case 't':
 		return collect_marked(m, PK_TUPLE);
 	case ']':
-		return push(m, new_value(m, PK_LIST));
+		return machine_push(m, machine_new(m, PK_LIST));
 	case 'l':
 		return collect_marked(m, PK_LIST);
 	case '}':
-		return push(m, new_value(m, PK_DICT));
+		return machine_push(m, machine_new(m, PK_DICT));
 	case 'd':
 		return collect_marked(m, PK_DICT);
 	case 0x8f:
-		return push(m, new_value(m, PK_SET));
+		return machine_push(m, machine_new(m, PK_SET));
 	case 0x91:
 		return collect_marked(m, PK_SET);
 	case 'a':
@@ -653,11 +496,11 @@ run(struct machine *m, unsigned op)
 	case '(':
 		return set_mark(m);
 	case '0':
-		return pop(m) != NULL;
+		return machine_pop(m) != NULL;
 	case '1':
 		return pop_to_mark(m);
 	case '2':
-		return top(m) && push(m, top(m));
+		return top(m) && machine_push(m, top(m));
 	case 'q':
 		return memo_put_arg(m, 1);
 	case 'r':
@@ -669,7 +512,7 @@ run(struct machine *m, unsigned op)
 	case 'j':
 		return memo_get(m, 4);
 	case 'Q':
-		return persistent(m);
+		return machine_persistent(m);
 	case 0x81:
 		return make_call(m, PK_OBJECT);
 	case 0x92:
@@ -690,20 +533,32 @@ pickle_read(struct ctx *c, struct str bytes)
 {
 	struct machine m = {.c = c, .p = (const unsigned char *)bytes.p, .n = bytes.n};
 
-	m.none = new_value(&m, PK_NONE);
-	m.yes = new_value(&m, PK_BOOL);
+	m.none = machine_new(&m, PK_NONE);
+	m.yes = machine_new(&m, PK_BOOL);
 	m.yes->u.b = true;
-	m.no = new_value(&m, PK_BOOL);
+	m.no = machine_new(&m, PK_BOOL);
 	while (!m.result) {
 		m.op_at = m.at;
 		if (m.at == m.n) {
-			fail(&m, "it has no end");
+			machine_fail(&m, "it has no end");
 			return NULL;
 		}
 		if (!run(&m, m.p[m.at++]))
 			return NULL;
 	}
 	return m.result;
+}
+
+bool
+pickle_is(const struct pickle *v, const char *name)
+{
+	return v && v->kind == PK_GLOBAL && str_eq(v->u.s, str_of(name));
+}
+
+struct str
+pickle_str(const struct pickle *v)
+{
+	return v && v->kind == PK_STR ? v->u.s : S("");
 }
 
 struct pickle *

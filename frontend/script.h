@@ -13,7 +13,7 @@
 #include "frontend.h"
 #include "pickle.h"
 
-/* ---- code (script_lex.c, script_parse.c) --------------------------------------------------------------------- */
+/* ---- code (script_lex.c, script_term.c, script_parse.c) --------------------------------------------------------------------- */
 
 enum term_kind { TERM_NAME, TERM_INT, TERM_FLOAT, TERM_STR, TERM_ATTR, TERM_INDEX, TERM_SLICE, TERM_CALL, TERM_TUPLE, TERM_LIST, TERM_DICT };
 
@@ -100,6 +100,19 @@ bool lex_string(struct lexer *, uint32_t *id);
 bool lex_number(struct lexer *, struct term *);
 bool lex_line_end(struct lexer *);
 uint32_t lex_indent(struct lexer *);                             /* of the next line that is not empty; UINT32_MAX at the end */
+
+bool lex_enter(struct lexer *);                                  /* an expression or block; who leaves it takes 1 from depth */
+uint32_t lex_intern(struct lexer *, struct str);
+
+/* script_term.c */
+struct kids {                      /* expressions of a list, while it is read */
+	struct term **p;
+	uint32_t n, cap;
+};
+struct term *term_new(struct lexer *, enum term_kind);
+bool term_parse(struct lexer *, struct term **);
+void kids_add(struct lexer *, struct kids *, struct term *);
+void kids_set(struct term *, const struct kids *);
 
 /* script_parse.c */
 bool script_parse(struct ctx *, struct strtab *, struct code_file *, struct str text, struct str module);    /* module: "__torch__.a.b", names are put behind it */

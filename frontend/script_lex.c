@@ -271,3 +271,18 @@ lex_indent(struct lexer *l)
 		n++;
 	return n;
 }
+
+/* Nested expressions and blocks may not be deeper than anything else. */
+bool
+lex_enter(struct lexer *l)
+{
+	if (++l->depth <= l->c->lim.depth)
+		return true;
+	return lex_fail(l, "expressions or blocks are nested too deeply");
+}
+
+uint32_t
+lex_intern(struct lexer *l, struct str s)
+{
+	return strtab_id(l->names, s);
+}

@@ -1,267 +1,10 @@
 /*
- * The parser of code/....py (formats.md 2.5): classes with their slots, functions, statements, expressions. There are no operators in
- * the emitted code; everything is a call. Types are parsed as expressions and dropped where nothing depends on them.
+ * The parser of code/....py (formats.md 2.5): classes with their slots, functions, statements; script_term.c has the expressions. Types are
+ * parsed as expressions and dropped where nothing depends on them.
  */
 #include "script.h"
 
 #include <string.h>
-
-static bool parse_term(struct lexer *, struct term **);
-
-/* Nested expressions and blocks may not be deeper than anything else. */
-static bool
-enter(struct lexer *l)
-{
-	if (++l->depth <= l->c->lim.depth)
-		return true;
-	return lex_fail(l, "expressions or blocks are nested too deeply");
-}
-
-static struct term *
-new_term(struct lexer *l, enum term_kind kind)
-{
-	struct term *t = NEW(l->c->a, struct term, 1);
-
-	t->kind = (uint8_t)kind;
-	t->line = l->line;
-	return t;
-}
-
-static uint32_t
-intern(struct lexer *l, struct str s)
-{
-	return strtab_id(l->names, s);
-}
-
-/* ---- lists of expressions -------------------------------------------------------------------------------------- */
-
-struct kids {
-	struct term **p;
-	uint32_t n, cap;
-};
-
-static void
-add_kid(struct lexer *l, struct kids *k, struct term *t)
-{
-	ROOM(l->c->a, k->p, k->n, k->cap, 1);
-	k->p[k->n++] = t;
-}
-
-static void
-set_kids(struct term *t, const struct kids *k)
-{
-	t->kid = k->p;
-	t->n = k->n;
-}
-
-/* Up to the closing bracket, with a comma between two and maybe one behind the last. comma: was there one before / behind? */
-static bool
-parse_list(struct lexer *l, const char *close, struct kids *k, bool *comma)
-{
-	while (!lex_accept(l, close)) {
-		struct term *t;
-
-		if (k->n && !*comma)
-			return lex_expect(l, close);
-		if (!parse_term(l, &t))
-			return false;
-		add_kid(l, k, t);
-		*comma = lex_accept(l, ",");
-	}
-	return true;
-}
-
-static bool
-parse_dict(struct lexer *l, struct term **out)
-{
-	struct kids k = {0};
-	bool comma = true;
-
-	*out = new_term(l, TERM_DICT);
-	while (!lex_accept(l, "}")) {
-		struct term *key, *value;
-
-		if (!comma)
-			return lex_expect(l, "}");
-		if (!parse_term(l, &key) || !lex_expect(l, ":") || !parse_term(l, &value))
-			return false;
-		add_kid(l, &k, key);
-		add_kid(l, &k, value);
-		comma = lex_accept(l, ",");
-	}
-	set_kids(*out, &k);
-	return true;
-}
-
-/* "(e)" is e itself, "(e,)" and "()" are tuples. */
-static bool
-parse_parentheses(struct lexer *l, struct term **out)
-{
-	struct term *t = new_term(l, TERM_TUPLE);
-	struct kids k = {0};
-	bool comma = false;
-
-	if (!parse_list(l, ")", &k, &comma))
-		return false;
-	set_kids(t, &k);
-	*out = k.n == 1 && !comma ? k.p[0] : t;
-	return true;
-}
-
-/* ---- expressions --------------------------------------------------------------------------------------------------- */
-
-static bool
-parse_atom(struct lexer *l, struct term **out)
-{
-	struct kids k = {0};
-	struct str w;
-	bool comma = false;
-
-	if (lex_accept(l, "("))
-		return parse_parentheses(l, out);
-	if (lex_accept(l, "{"))
-		return parse_dict(l, out);
-	if (lex_accept(l, "[")) {
-		*out = new_term(l, TERM_LIST);
-		if (!parse_list(l, "]", &k, &comma))
-			return false;
-		set_kids(*out, &k);
-		return true;
-	}
-	*out = new_term(l, TERM_NAME);
-	if (lex_is(l, "\"") || lex_is(l, "'")) {
-		(*out)->kind = TERM_STR;
-		return lex_string(l, &(*out)->name);
-	}
-	if (lex_is(l, "-inf")) {
-		lex_accept(l, "-inf");
-		(*out)->kind = TERM_FLOAT;
-		(*out)->u.f = -1e308;
-		return true;
-	}
-	if (lex_is(l, "-") || (l->at < l->s.n && ((l->s.p[l->at] >= '0' && l->s.p[l->at] <= '9') || l->s.p[l->at] == '.')))
-		return lex_number(l, *out);
-	w = lex_word(l);
-	if (!w.n)
-		return lex_expect(l, "an expression");
-	(*out)->name = intern(l, w);
-	return true;
-}
-
-static bool
-parse_arguments(struct lexer *l, struct kids *k)
-{
-	bool comma = true;
-
-	while (!lex_accept(l, ")")) {
-		struct term *t;
-		uint32_t keyword = 0;
-
-		if (!comma)
-			return lex_expect(l, ")");
-		if (!parse_term(l, &t))
-			return false;
-		if (t->kind == TERM_NAME && lex_is(l, "=") && !lex_is(l, "==")) {
-			lex_accept(l, "=");
-			keyword = t->name;
-			if (!parse_term(l, &t))
-				return false;
-		}
-		if (keyword) {     /* a shared term must not carry it */
-			struct term *own = new_term(l, TERM_NAME);
-
-			*own = *t;
-			own->keyword = keyword;
-			t = own;
-		}
-		add_kid(l, k, t);
-		comma = lex_accept(l, ",");
-	}
-	return true;
-}
-
-/* "[i]", "[a:b]", and in types "[K, V]" */
-static bool
-parse_subscript(struct lexer *l, struct term *base, struct term **out)
-{
-	struct term *from = NULL, *to = NULL, *all;
-	struct kids k = {0};
-	bool comma = true;
-
-	*out = new_term(l, TERM_INDEX);
-	add_kid(l, &k, base);
-	if (!lex_is(l, ":") && !parse_term(l, &from))
-		return false;
-	if (lex_accept(l, ":")) {
-		(*out)->kind = TERM_SLICE;
-		if (!lex_is(l, "]") && !parse_term(l, &to))
-			return false;
-		add_kid(l, &k, from);
-		add_kid(l, &k, to);
-		set_kids(*out, &k);
-		return lex_expect(l, "]");
-	}
-	if (lex_accept(l, ",")) {
-		struct kids types = {0};
-
-		all = new_term(l, TERM_TUPLE);
-		add_kid(l, &types, from);
-		if (!parse_list(l, "]", &types, &comma))
-			return false;
-		set_kids(all, &types);
-		from = all;
-	} else if (!lex_expect(l, "]")) {
-		return false;
-	}
-	add_kid(l, &k, from);
-	set_kids(*out, &k);
-	return true;
-}
-
-static bool
-parse_suffix(struct lexer *l, struct term **t)
-{
-	struct term *u;
-	struct kids k = {0};
-
-	if (lex_accept(l, "[")) {
-		if (!parse_subscript(l, *t, &u))
-			return false;
-	} else if (lex_accept(l, "(")) {
-		u = new_term(l, TERM_CALL);
-		add_kid(l, &k, *t);
-		if (!parse_arguments(l, &k))
-			return false;
-		set_kids(u, &k);
-	} else {
-		u = new_term(l, TERM_ATTR);
-		lex_accept(l, ".");
-		u->name = intern(l, lex_word(l));
-		if (!u->name)
-			return lex_expect(l, "the name of an attribute");
-		add_kid(l, &k, *t);
-		set_kids(u, &k);
-	}
-	*t = u;
-	return true;
-}
-
-static bool
-parse_term(struct lexer *l, struct term **out)
-{
-	unsigned links = 0;
-
-	if (!enter(l) || !parse_atom(l, out))
-		return false;
-	while (lex_is(l, ".") || lex_is(l, "[") || lex_is(l, "(")) {
-		if (++links > l->c->lim.depth)     /* evaluating a chain recurses */
-			return lex_fail(l, "expressions or blocks are nested too deeply");
-		if (!parse_suffix(l, out))
-			return false;
-	}
-	l->depth--;
-	return true;
-}
 
 /* ---- statements ------------------------------------------------------------------------------------------------------ */
 
@@ -294,9 +37,9 @@ parse_values(struct lexer *l, struct stmt *s, bool comma)
 	struct term *t;
 
 	do {
-		if (!parse_term(l, &t))
+		if (!term_parse(l, &t))
 			return false;
-		add_kid(l, &k, t);
+		kids_add(l, &k, t);
 	} while (lex_accept(l, ","));
 	s->value = t;
 	s->form = s->nname > 1 ? ASSIGN_RESULTS : ASSIGN_ONE;
@@ -306,8 +49,8 @@ parse_values(struct lexer *l, struct stmt *s, bool comma)
 		if (k.n != s->nname)
 			return lex_fail(l, "an assignment has not as many values as targets");
 		s->form = ASSIGN_PARALLEL;
-		s->value = new_term(l, TERM_TUPLE);
-		set_kids(s->value, &k);
+		s->value = term_new(l, TERM_TUPLE);
+		kids_set(s->value, &k);
 	}
 	return true;
 }
@@ -327,7 +70,7 @@ parse_targets(struct lexer *l, struct term *first, struct stmt *s)
 		comma = lex_accept(l, ",");
 		if (!comma || lex_is(l, "="))
 			break;
-		if (!parse_term(l, &t))
+		if (!term_parse(l, &t))
 			return false;
 	}
 	return lex_expect(l, "=") && parse_values(l, s, comma);
@@ -339,11 +82,11 @@ parse_annotated(struct lexer *l, struct term *name, struct stmt *s)
 {
 	struct term *type;
 
-	if (name->kind != TERM_NAME || !parse_term(l, &type) || !lex_expect(l, "="))
+	if (name->kind != TERM_NAME || !term_parse(l, &type) || !lex_expect(l, "="))
 		return false;
 	s->kind = STMT_ASSIGN;
 	one_name(l, s, name->name);
-	return parse_term(l, &s->value);
+	return term_parse(l, &s->value);
 }
 
 static bool
@@ -353,14 +96,14 @@ parse_simple(struct lexer *l, struct stmt **out)
 	struct term *t;
 	bool ok = true;
 
-	if (!parse_term(l, &t))
+	if (!term_parse(l, &t))
 		return false;
 	if (lex_accept(l, ":")) {
 		ok = parse_annotated(l, t, s);
 	} else if (t->kind == TERM_ATTR && lex_is(l, "=")) {
 		s->kind = STMT_SET;
 		s->target = t;
-		ok = lex_accept(l, "=") && parse_term(l, &s->value);
+		ok = lex_accept(l, "=") && term_parse(l, &s->value);
 	} else if (lex_is(l, ",") || lex_is(l, "=")) {
 		ok = parse_targets(l, t, s);
 	} else {
@@ -373,7 +116,7 @@ static bool
 parse_if(struct lexer *l, uint32_t indent, struct stmt *s)
 {
 	s->kind = STMT_IF;
-	if (!parse_term(l, &s->value) || !lex_expect(l, ":") || !parse_block(l, indent, &s->body))
+	if (!term_parse(l, &s->value) || !lex_expect(l, ":") || !parse_block(l, indent, &s->body))
 		return false;
 	if (lex_indent(l) != indent || !lex_accept_word(l, "else"))
 		return true;
@@ -384,27 +127,27 @@ static bool
 parse_for(struct lexer *l, uint32_t indent, struct stmt *s)
 {
 	s->kind = STMT_FOR;
-	one_name(l, s, intern(l, lex_word(l)));
+	one_name(l, s, lex_intern(l, lex_word(l)));
 	if (!lex_accept_word(l, "in") || !lex_accept_word(l, "range"))
 		return lex_expect(l, "in range");
-	return parse_term(l, &s->value) && lex_expect(l, ":") && parse_block(l, indent, &s->body);
+	return term_parse(l, &s->value) && lex_expect(l, ":") && parse_block(l, indent, &s->body);
 }
 
 static bool
 parse_while(struct lexer *l, uint32_t indent, struct stmt *s)
 {
 	s->kind = STMT_WHILE;
-	return parse_term(l, &s->value) && lex_expect(l, ":") && parse_block(l, indent, &s->body);
+	return term_parse(l, &s->value) && lex_expect(l, ":") && parse_block(l, indent, &s->body);
 }
 
 static bool
 parse_with(struct lexer *l, uint32_t indent, struct stmt *s)
 {
 	s->kind = STMT_WITH;
-	if (!parse_term(l, &s->value))
+	if (!term_parse(l, &s->value))
 		return false;
 	if (lex_accept_word(l, "as"))
-		one_name(l, s, intern(l, lex_word(l)));
+		one_name(l, s, lex_intern(l, lex_word(l)));
 	return lex_expect(l, ":") && parse_block(l, indent, &s->body);
 }
 
@@ -430,7 +173,7 @@ parse_stmt(struct lexer *l, uint32_t indent, struct stmt **out)
 	if (lex_accept_word(l, "return")) {
 		s->kind = STMT_RETURN;
 		lex_space(l);
-		return (l->at == l->s.n || l->s.p[l->at] == '\n' || parse_term(l, &s->value)) && lex_line_end(l);
+		return (l->at == l->s.n || l->s.p[l->at] == '\n' || term_parse(l, &s->value)) && lex_line_end(l);
 	}
 	return parse_simple(l, out);
 }
@@ -442,7 +185,7 @@ parse_block(struct lexer *l, uint32_t outer, struct stmt **out)
 	struct stmt **end = out;
 	uint32_t indent;
 
-	if (!enter(l) || !lex_line_end(l))
+	if (!lex_enter(l) || !lex_line_end(l))
 		return false;
 	indent = lex_indent(l);
 	if (indent == UINT32_MAX || indent <= outer)
@@ -466,14 +209,14 @@ parse_param(struct lexer *l, struct func *f, uint32_t cap[3])
 
 	if (!name.n)
 		return lex_expect(l, "the name of a parameter");
-	if (lex_accept(l, ":") && !parse_term(l, &type))
+	if (lex_accept(l, ":") && !term_parse(l, &type))
 		return false;
-	if (lex_accept(l, "=") && !parse_term(l, &dflt))
+	if (lex_accept(l, "=") && !term_parse(l, &dflt))
 		return false;
 	ROOM(l->c->a, f->param, f->nparam, cap[0], 1);
 	ROOM(l->c->a, f->dflt, f->nparam, cap[1], 1);
 	ROOM(l->c->a, f->type, f->nparam, cap[2], 1);
-	f->param[f->nparam] = intern(l, name);
+	f->param[f->nparam] = lex_intern(l, name);
 	f->type[f->nparam] = type;
 	f->dflt[f->nparam++] = dflt;
 	return true;
@@ -487,7 +230,7 @@ parse_func(struct lexer *l, uint32_t indent, struct func **out)
 	struct term *type;
 
 	f->line = l->line;
-	f->name = intern(l, lex_word(l));
+	f->name = lex_intern(l, lex_word(l));
 	if (!f->name || !lex_expect(l, "("))
 		return f->name ? false : lex_expect(l, "the name of a function");
 	while (!lex_accept(l, ")")) {
@@ -498,7 +241,7 @@ parse_func(struct lexer *l, uint32_t indent, struct func **out)
 		if (!parse_param(l, f, cap))
 			return false;
 	}
-	if (lex_accept(l, "->") && !parse_term(l, &type))
+	if (lex_accept(l, "->") && !term_parse(l, &type))
 		return false;
 	return lex_expect(l, ":") && parse_block(l, indent, &f->body);
 }
@@ -533,14 +276,14 @@ parse_member(struct lexer *l, struct class_def *d, struct kids *consts)
 	struct term *t, *value = NULL;
 	struct names *list;
 
-	if (!parse_term(l, &t))
+	if (!term_parse(l, &t))
 		return false;
 	if (lex_accept(l, ":")) {
-		if (!parse_term(l, &value))
+		if (!term_parse(l, &value))
 			return false;
 		add_name(l, &d->fields, t->name);
 	}
-	if (lex_accept(l, "=") && !parse_term(l, &value))
+	if (lex_accept(l, "=") && !term_parse(l, &value))
 		return false;
 	list = t->kind == TERM_NAME ? name_list(l, d, t->name) : NULL;
 	for (uint32_t i = 0; list && value && i < value->n; i++)
@@ -548,8 +291,8 @@ parse_member(struct lexer *l, struct class_def *d, struct kids *consts)
 			add_name(l, list, value->kid[i]->name);
 	if (!list && t->kind == TERM_NAME && value) {
 		t->kind = TERM_STR;
-		add_kid(l, consts, t);
-		add_kid(l, consts, value);
+		kids_add(l, consts, t);
+		kids_add(l, consts, value);
 	}
 	return lex_line_end(l);
 }
@@ -572,8 +315,8 @@ parse_members(struct lexer *l, uint32_t indent, struct class_def *d)
 			return false;
 		}
 	} while (lex_indent(l) == indent);
-	d->consts = new_term(l, TERM_DICT);
-	set_kids(d->consts, &consts);
+	d->consts = term_new(l, TERM_DICT);
+	kids_set(d->consts, &consts);
 	return true;
 }
 
@@ -584,9 +327,9 @@ parse_class(struct lexer *l, struct str module, struct class_def **out)
 	struct str name = lex_word(l);
 	uint32_t indent;
 
-	d->name = intern(l, str_fmt(l->c->a, "%.*s.%.*s", SFMT(module), SFMT(name)));
+	d->name = lex_intern(l, str_fmt(l->c->a, "%.*s.%.*s", SFMT(module), SFMT(name)));
 	if (lex_accept(l, "(")) {
-		d->base = intern(l, lex_word(l));
+		d->base = lex_intern(l, lex_word(l));
 		if (!lex_expect(l, ")"))
 			return false;
 	}

@@ -323,6 +323,35 @@ strtab_count(const struct strtab *t)
 	return t->first + t->n;
 }
 
+/* ---- UTF-8 ------------------------------------------------------------------------------------------ */
+
+uint32_t
+utf8_length(const char *p, uint32_t n)
+{
+	const unsigned char *u = (const unsigned char *)p;
+	unsigned char first = n ? u[0] : 0xff, second = n > 1 ? u[1] : 0;
+	uint32_t len = first < 0x80 ? 1 : first >= 0xc2 && first < 0xe0 ? 2 : (first & 0xf0) == 0xe0 ? 3 : first >= 0xf0 && first < 0xf5 ? 4 : 0;
+
+	if (len > n)
+		return 0;
+	for (uint32_t i = 1; i < len; i++)
+		if ((u[i] & 0xc0) != 0x80)
+			return 0;
+	if ((first == 0xe0 && second < 0xa0) || (first == 0xed && second >= 0xa0) || (first == 0xf0 && second < 0x90) || (first == 0xf4 && second >= 0x90))
+		return 0;              /* too long a form, half of a pair, above the last */
+	return len;
+}
+
+bool
+str_is_utf8(struct str s)
+{
+	uint32_t len = 1;
+
+	for (uint32_t i = 0; i < s.n && len; i += len)
+		len = utf8_length(s.p + i, s.n - i);
+	return len > 0;
+}
+
 /* ---- output ---------------------------------------------------------------------------------------- */
 
 #define BUF_FLUSH 65536u

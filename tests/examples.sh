@@ -14,7 +14,7 @@ if command -v pkg-config >/dev/null; then
 	[ "$(pkg-config --modversion memcrest)" = "$("$prefix/bin/memcrest" --version | cut -d' ' -f2)" ] || say "memcrest.pc has another version"
 else
 	echo "# skipped: pkg-config is not there; its flags are written out instead"
-	flags="-I$prefix/include -L$prefix/lib -lmemcrest" static="$flags -lzip -ljansson -lprotobuf-c -lm -pthread"
+	flags="-I$prefix/include -L$prefix/lib -lmemcrest" static="$flags -lzip -ljansson -lyaml -lxml2 -lprotobuf-c -lm -pthread"
 fi
 for e in peak batch; do
 	cc -std=c11 -Wall -Wextra -Werror -o "$tmp/$e" examples/$e.c $flags || say "examples/$e.c with the shared library"

@@ -175,7 +175,7 @@ contradictions(void **state)
 		{{"deepspeed", NULL}, {"{\"bf16\": {\"enabled\": true}, \"fp16\": {\"enabled\": true}}"}, "E110"},
 		{{"peft", NULL}, {"{\"peft_type\": \"IA3\"}"}, "E102"}, {{"peft", NULL}, {"{\"peft_type\": \"LORA\", \"use_dora\": true}"}, "E107"}, {{"peft", NULL}, {"{\"bias\": \"all\"}"}, "E107"},
 		{{"training-args", NULL}, {"{\"optim\": \"lomo\"}"}, "E102"}, {{"training-args", NULL}, {"{\"gradient_accumulation_steps\": -1}"}, "E102"},
-		{{"training-args", NULL}, {"[1]"}, "E015"}, {{"training-args", NULL}, {"{"}, "E014"}, {{"accelerate", NULL}, {"mixed_precision: fp8\n"}, "E107"},
+		{{"training-args", NULL}, {"[1]"}, "E015"}, {{"accelerate", NULL}, {"just words\n"}, "E015"}, {{"training-args", NULL}, {"{"}, "E014"}, {{"accelerate", NULL}, {"mixed_precision: fp8\n"}, "E107"},
 	};
 
 	(void)state;
@@ -196,16 +196,38 @@ contradictions(void **state)
 	}
 }
 
+static void
+refuses(struct str text, const char *why)
+{
+	struct ctx *c = test_ctx();
+	char name[41] = "";
+
+	memcpy(name, text.p, text.n < 40 ? text.n : 40);
+	if (yaml_read(c, text))
+		fail_msg("%s is read", name);
+	assert_int_equal(c->ndiag, 1);
+	if (!strstr(c->diags[0].text.p, why))
+		fail_msg("%s: %s", name, c->diags[0].text.p);
+	test_ctx_free(c);
+}
+
 /* E033 */
 static void
 yaml(void **state)
 {
-	static const char *const bad[] = {"a: [1, 2]\n", "a: &x 1\n", "a: |\n  text\n", "just words\n", "a: 1\n   b: 2\n", "  a: 1\nb: 2\n", "a:\n  - - 1\n", "a:1\n"};
+	static const struct {
+		const char *text, *why;
+	} bad[] = {
+		{"a: &x 1\n", "line 1: anchors"}, {"a:\n  b: &x {c: 1}\n", "line 2: anchors"}, {"a: [&x [1]]\n", "anchors"}, {"a: *x\n", "anchors"}, {"? *x\n: 1\n", "a plain word"},
+		{"a: !!str 1\n", "tags"}, {"a: !x [1]\n", "tags"}, {"!x {a: 1}\n", "tags"}, {"a: 1\n---\nb: 2\n", "line 2: another document"}, {"a: 1\nb: 2\na: 3\n", "line 3: a name stands twice"},
+		{"? [a]\n: 1\n", "a plain word"}, {"&x a: 1\n", "a plain word"}, {"a: \"\\0\"\n", "a NUL"}, {"a: 1\n   b: 2\n", "line 2"}, {"  a: 1\nb: 2\n", "line 2"}, {"a: [1\n", "line 2"},
+		{"a: 1\nb: \xff\n", "line 2"}, {"a: \"\\q\"\n", "line 1"}, {"%YAML 9.0\n---\na: 1\n", "line 1"}, {"[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]", "too deep"},
+	};
 	struct ctx *c = test_ctx();
-	const json_t *j = yaml_read(c, S("# head\na: 1\n\nb: 'x # y'  # tail\nc:\n- 2\n- two\nd:\n  e: yes\n  f:\n    g: null\nh:\ni: {}\n"));
+	const json_t *j = yaml_read(c, S("# head\na: 1\n\nb: 'x # y'  # tail\nc:\n- 2\n- two\nd:\n  e: yes\n  f:\n    g: null\nh:\ni: {}\nk: [1, '1', 1e-4]\nl: |\n  block\nm: 'NO'\n"));
 
 	(void)state;
-	assert_int_equal(j->n, 6);
+	assert_int_equal(j->n, 9);
 	assert_int_equal(json_get_int(j, "a", 0), 1);
 	assert_string_equal(json_get_str(j, "b").p, "x # y");
 	assert_int_equal(json_array_size(json_object_get(j, "c")), 2);
@@ -214,13 +236,35 @@ yaml(void **state)
 	assert_true(json_is_null(json_object_get(json_object_get(json_object_get(j, "d"), "f"), "g")));
 	assert_true(json_is_null(json_object_get(j, "h")));
 	assert_true(json_is_object(json_object_get(j, "i")));
-	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-		uint32_t before = c->nerror;
+	assert_true(json_is_integer(json_array_get(json_object_get(j, "k"), 0)));
+	assert_string_equal(json_str(json_array_get(json_object_get(j, "k"), 1)).p, "1");
+	assert_string_equal(json_str(json_array_get(json_object_get(j, "k"), 2)).p, "1e-4");
+	assert_string_equal(json_get_str(j, "l").p, "block\n");
+	assert_string_equal(json_get_str(j, "m").p, "NO");
+	assert_int_equal(yaml_read(c, S("# nothing\n"))->n, 0);
+	assert_int_equal(json_array_size(yaml_read(c, S("[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]"))), 1);
+	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+		refuses(str_of(bad[i].text), bad[i].why);
+	test_ctx_free(c);
+}
 
-		if (yaml_read(c, str_of(bad[i])))
-			fail_msg("%s is read", bad[i]);
-		assert_int_equal(c->nerror, before + 1);
-	}
+/* One entry more than a list may have, one byte more than a file. */
+static void
+large_yaml(void **state)
+{
+	static char text[(1u << 20) + 1];
+	struct ctx *c = test_ctx();
+	uint32_t n = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < 1024; i++, n += 2)
+		memcpy(text + n, "-\n", 2);
+	assert_int_equal(yaml_read(c, (struct str){text, n})->n, 1024);
+	memcpy(text + n, "-\n", 2);
+	refuses((struct str){text, n + 2}, "line 1025: too many");
+	memset(text, ' ', sizeof text);
+	assert_int_equal(yaml_read(c, (struct str){text, sizeof text - 1})->n, 0);
+	refuses((struct str){text, sizeof text}, "more than 1 MiB");
 	test_ctx_free(c);
 }
 
@@ -229,7 +273,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(training_arguments), cmocka_unit_test(deepspeed_auto), cmocka_unit_test(deepspeed_alone), cmocka_unit_test(adapters), cmocka_unit_test(accelerate),
-		cmocka_unit_test(user_counts_more), cmocka_unit_test(contradictions), cmocka_unit_test(yaml),
+		cmocka_unit_test(user_counts_more), cmocka_unit_test(contradictions), cmocka_unit_test(yaml), cmocka_unit_test(large_yaml),
 	};
 
 	return cmocka_run_group_tests_name("framework", tests, NULL, NULL);

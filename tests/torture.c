@@ -92,7 +92,7 @@ digest(void *user, const void *data, size_t n)
 struct outcome {
 	mc_status status;
 	bool silent;               /* it failed and does not say why */
-	struct sum text, events;
+	struct sum text, events, json;
 };
 
 static struct outcome
@@ -102,13 +102,22 @@ finish(const mc_model *m, const mc_recipe *r, struct outcome o)
 
 	o.status = mc_analyze(m, r, NULL, &rep);
 	if (o.status == MC_OK || o.status == MC_INCOMPLETE) {
-		if (mc_write(rep, "text", digest, &o.text) != MC_OK || mc_write(rep, "events", digest, &o.events) != MC_OK)
+		if (mc_write(rep, "text", digest, &o.text) != MC_OK || mc_write(rep, "events", digest, &o.events) != MC_OK ||
+		    mc_write(rep, "json", digest, &o.json) != MC_OK)
 			o.status = MC_NO_MEMORY;
 	} else {
 		o.silent = rep && !mc_report_diagnostics(rep, NULL, 0);
 	}
 	mc_report_free(rep);
 	return o;
+}
+
+static mc_status
+read_settings(mc_recipe *r)
+{
+	static const char yaml[] = "mixed_precision: bf16\nfsdp_config:\n  fsdp_version: 2\n  other: [1, {a: \"\\x41\"}]\nlist:\n- - ~\n- |\n  text\n";
+
+	return mc_recipe_file(r, "accelerate", yaml, sizeof yaml - 1, "config.yaml");
 }
 
 static struct outcome
@@ -119,7 +128,7 @@ run(const char *path)
 	mc_model *m = NULL;
 
 	if (r)
-		o.status = mc_recipe_set(r, "precision", "bf16-mixed") == MC_OK ? MC_OK : MC_NO_MEMORY;
+		o.status = read_settings(r) == MC_OK ? MC_OK : MC_NO_MEMORY;
 	if (o.status == MC_OK) {
 		o.status = mc_load_path(path, NULL, &m);
 		o.silent = o.status != MC_OK && m && !mc_model_diagnostics(m, NULL, 0);
@@ -153,7 +162,8 @@ is_fine(struct outcome o, struct outcome want)
 		return false;
 	if (o.status != MC_OK && o.status != MC_INCOMPLETE)
 		return true;
-	return o.status == want.status && memcmp(&o.text, &want.text, sizeof o.text) == 0 && memcmp(&o.events, &want.events, sizeof o.events) == 0;
+	return o.status == want.status && memcmp(&o.text, &want.text, sizeof o.text) == 0 && memcmp(&o.events, &want.events, sizeof o.events) == 0 &&
+	    memcmp(&o.json, &want.json, sizeof o.json) == 0;
 }
 
 int

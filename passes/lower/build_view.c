@@ -14,7 +14,7 @@ wrap_dim(int64_t dim, unsigned rank)
 	return dim < 0 ? dim + n : dim;
 }
 
-static uint32_t
+uint32_t
 view_of(struct call *c, const struct operand *x, struct geom g)
 {
 	uint32_t t = tensor_alias(c->s, x->t, geom_intern(c->s->geoms, g), TF_VIEW), base = tensor_at(c->s, x->t)->base;
@@ -24,7 +24,7 @@ view_of(struct call *c, const struct operand *x, struct geom g)
 	return t;
 }
 
-static uint32_t
+uint32_t
 out_of_range(struct call *c)
 {
 	call_failed(c, "dim out of range");
@@ -528,80 +528,6 @@ build_unbind(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 	for (int64_t i = 0; i < count; i++)
 		push_result(c, view_of(c, x, out));
 	return c->s->nresult ? c->s->result[0] : 0;
-}
-
-/* ---- complex numbers ---------------------------------------------------------------------------------------------- */
-
-static unsigned
-complex_of(unsigned dt)
-{
-	return dt == DT_FP64 ? DT_C128 : dt == DT_FP16 ? DT_C32 : DT_C64;
-}
-
-static unsigned
-real_of(unsigned dt)
-{
-	return dt == DT_C128 ? DT_FP64 : dt == DT_C32 ? DT_FP16 : DT_FP32;
-}
-
-uint32_t
-build_conj(struct call *c, const struct operand *x, unsigned n, unsigned dt)
-{
-	return dtype_info(x->g->dtype)->cat == CAT_COMPLEX ? build_like(c, x, n, dt) : x->t;
-}
-
-uint32_t
-build_complex(struct call *c, const struct operand *x, unsigned n, unsigned dt)
-{
-	return build_ew(c, x, n, dt ? dt : complex_of(x->g->dtype));
-}
-
-/* .contiguous() of a gradient that is not. */
-static struct operand
-contiguous_gradient(struct call *c, const struct operand *x)
-{
-	struct operand y = *x;
-
-	if (c->fn && !x->g->contiguous) {
-		y.t = build_full(c, x, 1, DT_NONE);
-		y.g = geom_at(c->s, y.t);
-	}
-	return y;
-}
-
-uint32_t
-build_as_real(struct call *c, const struct operand *x, unsigned n, unsigned dt)
-{
-	struct operand y = contiguous_gradient(c, x);
-	struct geom out = *y.g;
-
-	(void)n;
-	(void)dt;
-	if (out.rank >= MAX_RANK)
-		return out_of_range(c);
-	for (unsigned i = 0; i < out.rank; i++)
-		out.stride[i] *= 2;
-	out.dim[out.rank] = 2;
-	out.stride[out.rank++] = 1;
-	out.dtype = (uint8_t)real_of(out.dtype);
-	return view_of(c, &y, out);
-}
-
-uint32_t
-build_as_complex(struct call *c, const struct operand *x, unsigned n, unsigned dt)
-{
-	struct operand y = contiguous_gradient(c, x);
-	struct geom out = *y.g;
-
-	(void)n;
-	(void)dt;
-	if (!out.rank || out.dim[out.rank - 1] != 2)
-		return out_of_range(c);
-	out.rank--;
-	for (unsigned i = 0; i < out.rank; i++)
-		out.stride[i] /= 2;
-	out.dtype = (uint8_t)complex_of(out.dtype);
-	return view_of(c, &y, out);
 }
 
 /* ---- gradients of reductions --------------------------------------------------------------------------------- */

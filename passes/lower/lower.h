@@ -299,6 +299,8 @@ uint32_t do_reshape(struct sim *, uint32_t t, unsigned rank, const int64_t *dim)
 uint32_t do_transpose(struct sim *, uint32_t t, int64_t a, int64_t b);
 uint32_t do_matmul(struct sim *, uint32_t a, uint32_t b);
 uint32_t do_linear(struct sim *, uint32_t x, uint32_t w, uint32_t bias);
+uint32_t view_of(struct call *, const struct operand *, struct geom);      /* a tensor of that geometry on the operand's storage */
+uint32_t out_of_range(struct call *);                            /* of a dim: the call fails */
 int64_t wrap_dim(int64_t dim, unsigned rank);
 
 /* tape.c */
