@@ -112,7 +112,7 @@ static bool
 check_recipe(struct analysis *a)
 {
 	static const unsigned later[] = {
-		RK_QUANTIZE, RK_PARALLEL_TP, RK_PARALLEL_SEQUENCE,
+		RK_QUANTIZE,
 	};
 
 	for (size_t i = 0; i < sizeof later / sizeof later[0]; i++)

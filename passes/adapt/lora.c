@@ -204,6 +204,21 @@ add_parameter(struct lora *l, const char *name, unsigned rank, const struct sint
 	return v;
 }
 
+/* The value between the two adapters: the last dim is the rank. */
+static void
+narrow(struct lora *l, uint32_t v)
+{
+	struct sint dims[MAX_RANK];
+	unsigned rank = l->g->vals[v].rank;
+
+	if (rank == RANK_UNKNOWN || !rank)
+		return;
+	for (unsigned i = 0; i < rank; i++)
+		dims[i] = val_dims(l->g, v)[i];
+	dims[rank - 1] = SINT(l->rank);
+	val_shape(l->g, v, rank, dims);
+}
+
 #define UP "result = result + lora_B(lora_A(dropout(x))) * scaling"
 
 /* How one module is called: everything of its node that the adapters need. */
@@ -279,9 +294,10 @@ adapt_linear(struct lora *l, const struct base *b)
 	const struct sint *w = val_dims(l->g, b->weight);
 	struct sint down[2] = {SINT(l->rank), w[1]}, up[2] = {w[0], SINT(l->rank)};
 	uint32_t a = add_parameter(l, "lora_A.default.weight", 2, down), c = add_parameter(l, "lora_B.default.weight", 2, up);
-	uint32_t t = add_input(l, b), u = add_unranked(l, b, "lora_A");
+	uint32_t t = add_input(l, b), u = add_value(l, b->result, "lora_A");
 	struct arg args[2] = {arg_val(t), arg_val(a)};
 
+	narrow(l, u);
 	add_node(l, OP_LINEAR, args, 2, u, inner_scope(l, "lora_A", "torch.nn.modules.linear.Linear"), 2, UP);
 	t = add_value(l, b->result, "lora_B");
 	args[0] = arg_val(u);

@@ -396,3 +396,32 @@ build_linear_rows(struct call *c, const struct operand *x, unsigned n, unsigned 
 	out.dim[out.rank - 1] = x[1].g->dim[0];
 	return fresh_contiguous(c, out.rank, out.dim, dt ? dt : out.dtype);
 }
+
+/* ---- ranks of tensor parallelism ------------------------------------------------------------------------------------ */
+
+static uint32_t
+resized(struct call *c, const struct operand *x, unsigned dt, bool all)
+{
+	struct geom out = *x->g;
+	int64_t d = wrap_dim(call_int(c, "dim", 0), out.rank), ways = call_int(c, "ways", 1);
+
+	if (d < 0 || ways < 1 || (all ? !mul_i64(out.dim[d], ways, &out.dim[d]) : out.dim[d] % ways != 0))
+		return mismatch(c);
+	if (!all)
+		out.dim[d] /= ways;
+	return fresh_contiguous(c, out.rank, out.dim, dt ? dt : out.dtype);
+}
+
+uint32_t
+build_all_parts(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	(void)n;
+	return resized(c, x, dt, true);
+}
+
+uint32_t
+build_own_part(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	(void)n;
+	return resized(c, x, dt, false);
+}
