@@ -4,12 +4,14 @@
  */
 #include "frontend.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <zip.h>
 
 #define MAX_PACKED (64u << 20)    /* of an archive that is a compressed member of another */
 
 struct zip_archive {
+	uint64_t n;                /* bytes of the whole, or of the outermost archive that it lies in */
 	zip_t *z;
 	struct str root;           /* first path component of the first member, with its slash; may be empty */
 };
@@ -73,6 +75,7 @@ open_zip(struct ctx *c, const struct source *src, bool quiet)
 		return NULL;
 	}
 	zip_error_fini(&e);
+	a->n = src->n;
 	arena_defer(c->a, discard, a->z);
 	find_root(c, a);
 	return a;
@@ -109,6 +112,24 @@ open_packed(struct ctx *c, const struct zip_archive *outer, zip_int64_t i, struc
 	return zip_peek(c, &src);
 }
 
+/* It lies in the archive and begins as one: libzip (1.7) loses memory when it finds out later. */
+static bool
+is_archive(const struct zip_archive *outer, zip_int64_t i)
+{
+	zip_stat_t st;
+	zip_file_t *f;
+	char head[4] = {0};
+
+	if (zip_stat_index(outer->z, (zip_uint64_t)i, 0, &st) || !(st.valid & ZIP_STAT_SIZE) || st.size > outer->n)
+		return false;
+	f = zip_fopen_index(outer->z, (zip_uint64_t)i, 0);
+	if (!f)
+		return false;
+	if (zip_fread(f, head, sizeof head) != sizeof head)
+		head[0] = 0;
+	zip_fclose(f);
+	return memcmp(head, "PK\3\4", 4) == 0 || memcmp(head, "PK\5\6", 4) == 0;
+}
 
 /* A member that is an archive itself. If it is stored, libzip reads it where it lies. */
 struct zip_archive *
@@ -121,8 +142,7 @@ zip_open_member(struct ctx *c, const struct zip_archive *outer, struct str name)
 
 	if (i >= 0 && is_packed(outer, i))
 		return open_packed(c, outer, i, name);
-	zs = i < 0 ? NULL : zip_source_zip(outer->z, outer->z, (zip_uint64_t)i, 0, 0, -1);
-
+	zs = i < 0 || !is_archive(outer, i) ? NULL : zip_source_zip(outer->z, outer->z, (zip_uint64_t)i, 0, 0, -1);
 	if (!zs)
 		return NULL;
 	zip_error_init(&e);
@@ -132,6 +152,7 @@ zip_open_member(struct ctx *c, const struct zip_archive *outer, struct str name)
 		zip_source_free(zs);
 		return NULL;
 	}
+	a->n = outer->n;
 	arena_defer(c->a, discard, a->z);
 	find_root(c, a);
 	return a;
@@ -215,8 +236,9 @@ zip_find_part(const struct zip_archive *a, struct str part, struct str *name)
 	return false;
 }
 
+/* What is wrong goes to why; nothing here may leave by the arena's door, for the member is open. */
 static bool
-read_all(struct ctx *c, zip_file_t *f, struct str name, char *p, uint64_t size)
+read_all(zip_file_t *f, char *p, uint64_t size, char *why, size_t cap)
 {
 	uint64_t got = 0;
 	zip_int64_t n = 1;
@@ -228,11 +250,10 @@ read_all(struct ctx *c, zip_file_t *f, struct str name, char *p, uint64_t size)
 	}
 	if (got == size)
 		n = zip_fread(f, &more, 1);        /* the checksum is compared when the end is met */
-	if (n < 0)
-		return diag(c, DIAG_ZIP_MEMBER, SFMT(name), zip_file_strerror(f));
-	if (got < size || n > 0)
-		return diag(c, DIAG_ZIP_MEMBER, SFMT(name), "not as long as its directory entry says");
-	return true;
+	if (n >= 0 && got == size && n == 0)
+		return true;
+	snprintf(why, cap, "%s", n < 0 ? zip_file_strerror(f) : "not as long as its directory entry says");
+	return false;
 }
 
 bool
@@ -242,7 +263,7 @@ zip_read(struct ctx *c, const struct zip_archive *a, struct str name, struct str
 	zip_int64_t i = locate(a, name);
 	zip_stat_t st;
 	zip_file_t *f;
-	char *p;
+	char *p, why[160];
 	bool ok;
 
 	if (i < 0)
@@ -255,8 +276,8 @@ zip_read(struct ctx *c, const struct zip_archive *a, struct str name, struct str
 	f = zip_fopen_index(a->z, (zip_uint64_t)i, 0);
 	if (!f)
 		return diag(c, DIAG_ZIP_MEMBER, SFMT(name), zip_strerror(a->z));
-	ok = read_all(c, f, name, p, st.size);
+	ok = read_all(f, p, st.size, why, sizeof why);
 	zip_fclose(f);
 	*out = (struct str){p, (uint32_t)st.size};
-	return ok;
+	return ok || diag(c, DIAG_ZIP_MEMBER, SFMT(name), why);
 }

@@ -231,6 +231,8 @@ convert_new(struct casts *k, uint32_t n)
 	if (dtype->kind != ARG_DTYPE || dtype->dtype != k->g->file_dtype)
 		return;
 	said = source_says(k->g, n);
+	if (op == OP_RAND && str_eq(k->g->format, S("onnx")) && !k->g->nodes[n].nframe)
+		said = SAID_BACK;          /* nothing says otherwise: random numbers are drawn for the tensor that they meet */
 	if (said == SAID_BACK && k->g->file_dtype == DT_FP32 && meant_for(k->g, n))
 		*dtype = (struct arg){.kind = ARG_DTYPE_OF, .u.val = meant_for(k->g, n)};
 	else if (said != SAID_UP)

@@ -101,6 +101,8 @@ is_private(struct raiser *r)
 	for (unsigned i = 1; i < m->nnode; i++) {
 		uint32_t v = node_outs(r->g, m->node[i])[0], inside = 0;
 
+		if (m->shared[i])
+			continue;
 		for (unsigned k = 0; k < m->nnode; k++)
 			for (struct operands it = operands_of(r->g, m->node[k]); operand_next(&it);)
 				inside += it.val == v;

@@ -7,6 +7,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct sdpa {
 	uint32_t q, k, v, mask;
@@ -145,6 +146,18 @@ has_perm(const struct graph *g, uint32_t n, const int64_t *want, unsigned rank)
 	return true;
 }
 
+/* An optimiser joined the reshaping to heads with the one around the transposition. */
+static uint32_t
+per_head(struct raiser *r, uint32_t k, const int64_t *turned)
+{
+	const int64_t dim[] = {turned[0], turned[1], turned[3], turned[2]};
+	uint32_t n = eager_node(r, OP_RESHAPE, 1);
+
+	eager_tensor(r, n, "self", k);
+	eager_ints(r, n, "shape", dim, 4);
+	return eager_out(r, n);
+}
+
 /* k^T of [batch, heads, seq, size] keys: transposed at once, or reshaped to three dims around the transposition. */
 static bool
 read_keys(struct raiser *r, struct sdpa *t)
@@ -180,8 +193,8 @@ read_keys(struct raiser *r, struct sdpa *t)
 	if (!eager_size(r, t->kt, to, &rank) || !eager_size(r, k, from, &krank) || rank != 4)
 		return false;
 	t->turned = true;
-	t->k = k;
-	return krank == 4 ? same_dims(to, from, 4, swapped) : krank == 3;
+	t->k = krank == 4 && same_dims(to, from, 4, swapped) ? k : per_head(r, k, to);
+	return true;
 }
 
 static bool
@@ -291,6 +304,55 @@ eager_attention(struct raiser *r)
 	if (!t.scaled && !t.guarded && !t.turned && !is_recorded(g, r->s.n))
 		return false;
 	write_attention(r, &t);
+	return true;
+}
+
+/* ---- softmax ------------------------------------------------------------------------------------------------------------------------------------ */
+
+/* Read by the product with the values, or by dropout in front of it. */
+static bool
+weighs_values(const struct raiser *r, uint32_t v)
+{
+	for (uint32_t n = r->s.n + 1; n < r->nold && n < r->s.n + 8; n++) {
+		if (operand_of(r->g, n, 0) == v && r->g->nodes[n].op == OP_ONNX_MATMUL)
+			return true;
+		if (operand_of(r->g, n, 0) == v && r->g->nodes[n].op == OP_ONNX_DROPOUT)
+			v = node_outs(r->g, n)[0];
+	}
+	return false;
+}
+
+/*
+ * softmax(scores, dtype=float32).to(q.dtype), as libraries of language models write it, is nothing but softmax in an fp32 file. The source line
+ * decides; where the file has none, attention that is written out is taken to do so.
+ */
+static bool
+runs_in_fp32(const struct raiser *r)
+{
+	const struct node *x = &r->g->nodes[r->s.n];
+	struct str line = x->nframe ? graph_str(r->g, r->g->frames[x->frame + x->nframe - 1].text) : S("");
+
+	if (r->g->file_dtype != DT_FP32 || r->g->vals[operand_of(r->g, r->s.n, 0)].dtype != DT_FP32)
+		return false;
+	return line.n ? memmem(line.p, line.n, "float32", 7) != NULL : weighs_values(r, node_outs(r->g, r->s.n)[0]);
+}
+
+bool
+eager_softmax(struct raiser *r)
+{
+	uint32_t n = eager_node(r, OP_SOFTMAX, 1), back;
+
+	eager_tensor(r, n, "self", operand_of(r->g, r->s.n, 0));
+	eager_arg(r, n, "dim", arg_int(attr_int(&r->s, "axis")));
+	if (!runs_in_fp32(r)) {
+		eager_results(r, n);
+		return true;
+	}
+	eager_arg(r, n, "dtype", arg_dtype(DT_FP32));
+	back = eager_node(r, OP_TO, 1);
+	eager_arg(r, back, "self", arg_val(eager_reads(r, eager_out(r, n))));
+	eager_arg(r, back, "dtype", arg_dtype(DT_FP32));
+	eager_results(r, back);
 	return true;
 }
 

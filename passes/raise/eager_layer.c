@@ -131,7 +131,7 @@ eager_group_norm(struct raiser *r)
 	int64_t dim[MAX_RANK], groups;
 	unsigned rank;
 
-	norm = r->m.nnode > 2 ? r->m.node[2] : 0;
+	norm = r->m.nnode > 3 ? r->m.node[3] : 0;
 	rows = norm ? operand_of(r->g, norm, 0) : 0;
 	if (!rows || s->ndata != 3 || !eager_size(r, rows, dim, &rank) || rank != 3)
 		return false;

@@ -331,13 +331,13 @@ match_node(const struct motif *p, const struct shaper *s, uint32_t n, struct mat
 	const struct node *node = s->g->nodes + n;
 	struct match kept;
 
-	if (!n || node->op != p->op || node->flags & NF_DEAD || (!p->shared && m->nnode == MAX_MATCHED))
+	if (!n || node->op != p->op || node->flags & NF_DEAD || m->nnode == MAX_MATCHED)
 		return false;
 	for (const struct motif *x = p->attribute; x; x = x->next)
 		if (!attribute_is(s, n, x))
 			return false;
-	if (!p->shared)
-		m->node[m->nnode++] = n;
+	m->shared[m->nnode] = p->shared;
+	m->node[m->nnode++] = n;
 	kept = *m;
 	if (match_operands(p, s, n, 0, m))
 		return true;

@@ -28,7 +28,8 @@ enum motif_kind { MOTIF_TENSOR, MOTIF_NUMBER, MOTIF_INTS, MOTIF_MATRIX };       
 
 struct match {
 	uint32_t var[MAX_VARS];            /* a value; of ^x the parameter; 0 = absent */
-	uint32_t node[MAX_MATCHED];        /* those inside, the root first, without shared ones */
+	uint32_t node[MAX_MATCHED];        /* those inside, the root first */
+	bool shared[MAX_MATCHED];          /* others may use its result */
 	unsigned nnode;
 };
 

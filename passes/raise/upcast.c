@@ -4,6 +4,7 @@
  *
  *     x * rsqrt(mean(x^2) + eps)            x is converted, the result converted back before the weight; behind it if the weight is 1 + w, or if the line
  *                                           says so; a line that converts inside of the mean converts there alone
+ *     (x - mean(x)) * rsqrt(..) * w         x and w are converted, the result converted back
  *     sines of positions, masks, biases: what no parameter and no input has a part in         converted where it meets what the model computes
  *     the loss of labels that are moved by one place        the logits are converted
  *
@@ -203,6 +204,35 @@ convert_back(struct upcast *u, uint32_t normed)
 	convert_result(u, from, from, like, NF_DOWNCAST);
 }
 
+/* (x - mean(x)) * rsqrt(mean((x - mean(x))^2) + eps), times the weight: all of it in fp32, the weight as well. */
+static bool
+convert_centred(struct upcast *u, uint32_t root, uint32_t centred)
+{
+	struct graph *g = u->g;
+	uint32_t sub = maker_of(g, centred), mean, x, v, normed = user_with(u, node_outs(g, root)[0], OP_ONNX_MUL, 0), product, w, y;
+
+	if (!sub || g->nodes[sub].op != OP_ONNX_SUB || !normed)
+		return false;
+	x = operand_of(g, sub, 0);
+	mean = maker_of(g, operand_of(g, sub, 1));
+	if (!mean || g->nodes[mean].op != OP_ONNX_REDUCE_MEAN || operand_of(g, mean, 0) != x)
+		return false;
+	v = converted(u, x, mean - 1, mean, NF_UPCAST);
+	for (uint32_t i = u->first[x]; i < u->first[x + 1]; i++)
+		if (u->user[i] == mean || (g->nodes[u->user[i]].op == OP_ONNX_SUB && operand_of(g, u->user[i], 1) == node_outs(g, mean)[0]))
+			read_instead(g, u->user[i], x, v);
+	y = node_outs(g, normed)[0];
+	product = only_user(u, y);
+	if (product && g->nodes[product].op == OP_ONNX_MUL) {
+		w = operand_of(g, product, operand_of(g, product, 0) == y ? 1 : 0);
+		read_instead(g, product, w, converted(u, w, product - 1, product, NF_UPCAST));
+		normed = product;
+	}
+	convert_result(u, normed, normed, normed, NF_DOWNCAST);
+	u->norms++;
+	return true;
+}
+
 static void
 convert_norm(struct upcast *u, uint32_t n)
 {
@@ -214,9 +244,13 @@ convert_norm(struct upcast *u, uint32_t n)
 	if (!motif_match(u->root[0], &u->s, n, &m) && !motif_match(u->root[1], &u->s, n, &m))
 		return;
 	x = m.var[0];
+	if (g->vals[x].dtype != DT_FP32)
+		return;
+	if (convert_centred(u, n, x))
+		return;
 	square = m.node[m.nnode - 1];
 	normed = user_with(u, node_outs(g, n)[0], OP_ONNX_MUL, x);
-	if (!normed || g->vals[x].dtype != DT_FP32)
+	if (!normed)
 		return;
 	line = line_of(g, square);
 	v = converted(u, x, square - 1, square, NF_UPCAST);
@@ -249,12 +283,12 @@ find_tables(struct upcast *u)
 	for (uint32_t v = 1; v < g->nval; v++)
 		u->table[v] = is_table_leaf(&g->vals[v]) && dtype_is_float(g->vals[v].dtype);
 	for (uint32_t n = 1; n < u->nold; n++) {
-		uint32_t y = node_outs(g, n)[0];
 		bool pure = g->nodes[n].op != OP_ONNX_RANDOM_UNIFORM_LIKE && g->nodes[n].op != OP_ONNX_RANDOM_NORMAL_LIKE;
 
 		for (struct operands it = operands_of(g, n); operand_next(&it);)
 			pure &= !dtype_is_float(g->vals[it.val].dtype) || u->table[it.val];
-		u->table[y] = pure && dtype_is_float(g->vals[y].dtype);
+		for (uint32_t k = 0; k < g->nodes[n].nout; k++)
+			u->table[node_outs(g, n)[k]] = pure && dtype_is_float(g->vals[node_outs(g, n)[k]].dtype);
 	}
 }
 
