@@ -6,6 +6,10 @@
  * Of a convolution A has the base's kernel, stride and padding, B is 1 wide and grouped as the base. Of an embedding A and B are
  * bare parameters, used transposed: embedding(x, A.T) @ B.T, without a cast or dropout.
  *
+ * Over a quantised base (adapt/quantize.c) PEFT's own layers convert what the adapters give, not the sum, and nothing under autocast:
+ *
+ *     result = base(x)[.clone(), 4 bits]; x = x.to(A.dtype); output = B(A(dropout(x))) * scaling; output = output.to(base's dtype); result = result + output
+ *
  * The base is frozen as a whole. Matching is PEFT's: a list of names (equal, or ending in "." + name), one regular expression over
  * the whole module name, or "all-linear" (every Linear but the head).
  */
@@ -219,6 +223,7 @@ narrow(struct lora *l, uint32_t v)
 	val_shape(l->g, v, rank, dims);
 }
 
+#define OUTPUT "output = lora_B(lora_A(dropout(x))) * scaling"
 #define UP "result = result + lora_B(lora_A(dropout(x))) * scaling"
 
 /* How one module is called: everything of its node that the adapters need. */
@@ -227,6 +232,24 @@ struct base {
 	uint32_t x, weight, result, out;   /* input; parameter; the old result, now the adapted sum; the base's own */
 	struct arg stride, padding, groups, padding_idx;
 };
+
+static bool
+is_quantized(unsigned op)
+{
+	return op == OP_LINEAR_4BIT || op == OP_LINEAR_8BIT;
+}
+
+static bool
+converts(const struct lora *l, const struct base *b)
+{
+	return !is_quantized(b->op) || !l->a->plan.low_dtype;
+}
+
+static const char *
+up_text(const struct base *b)
+{
+	return is_quantized(b->op) ? OUTPUT : UP;
+}
 
 static struct arg
 arg_of(const struct graph *g, uint32_t n, const char *name)
@@ -271,21 +294,55 @@ add_sum(struct lora *l, const struct base *b, uint32_t t)
 	add_node(l, OP_TO, args, 2, b->result, l->scope, 4, "result = result.to(torch_result_dtype)");
 }
 
+/* The same beside a quantised base. */
+static void
+add_output(struct lora *l, const struct base *b, uint32_t t)
+{
+	uint32_t u = add_value(l, b->result, "lora_scaled"), back;
+	struct arg args[2] = {arg_val(t), arg_float(2)};
+
+	add_node(l, OP_MUL, args, 2, u, l->scope, 2, OUTPUT);
+	if (converts(l, b)) {
+		back = add_value(l, b->result, "lora_back");
+		args[0] = arg_val(u);
+		args[1] = (struct arg){.kind = ARG_DTYPE_OF, .u.val = b->out};
+		add_node(l, OP_TO, args, 2, back, l->scope, 4, "output = output.to(expected_dtype)");
+		u = back;
+	}
+	args[0] = arg_val(b->out);
+	args[1] = arg_val(u);
+	add_node(l, OP_ADD, args, 2, b->result, l->scope, 5, "result = result + output");
+}
+
 static uint32_t
 add_input(struct lora *l, const struct base *b)
 {
-	uint32_t t = add_value(l, b->x, "lora_x"), u;
+	uint32_t t = b->x, u;
 	struct arg args[3] = {arg_val(b->x), arg_dtype(l->dtype)};
 
-	add_node(l, OP_TO, args, 2, t, l->scope, 3, "x = self._cast_input_dtype(x, lora_A.weight.dtype)");
+	if (converts(l, b)) {
+		t = add_value(l, b->x, "lora_x");
+		add_node(l, OP_TO, args, 2, t, l->scope, 3, "x = self._cast_input_dtype(x, lora_A.weight.dtype)");
+	}
 	if (!l->dropout)
 		return t;
 	u = add_value(l, b->x, "lora_dropout");
 	args[0] = arg_val(t);
 	args[1] = arg_float(0.1);
 	args[2] = arg_bool(true);
-	add_node(l, OP_DROPOUT, args, 3, u, inner_scope(l, "lora_dropout", "torch.nn.modules.dropout.Dropout"), 2, UP);
+	add_node(l, OP_DROPOUT, args, 3, u, inner_scope(l, "lora_dropout", "torch.nn.modules.dropout.Dropout"), 2, up_text(b));
 	return u;
+}
+
+/* PEFT's Linear4bit clones the base's result. */
+static void
+clone_base(struct lora *l, struct base *b)
+{
+	struct arg args[1] = {arg_val(b->out)};
+	uint32_t t = add_value(l, b->result, "base_clone");
+
+	add_node(l, OP_CLONE, args, 1, t, l->scope, 6, "result = result.clone()");
+	b->out = t;
 }
 
 static void
@@ -298,12 +355,15 @@ adapt_linear(struct lora *l, const struct base *b)
 	struct arg args[2] = {arg_val(t), arg_val(a)};
 
 	narrow(l, u);
-	add_node(l, OP_LINEAR, args, 2, u, inner_scope(l, "lora_A", "torch.nn.modules.linear.Linear"), 2, UP);
+	add_node(l, OP_LINEAR, args, 2, u, inner_scope(l, "lora_A", "torch.nn.modules.linear.Linear"), 2, up_text(b));
 	t = add_value(l, b->result, "lora_B");
 	args[0] = arg_val(u);
 	args[1] = arg_val(c);
-	add_node(l, OP_LINEAR, args, 2, t, inner_scope(l, "lora_B", "torch.nn.modules.linear.Linear"), 2, UP);
-	add_sum(l, b, t);
+	add_node(l, OP_LINEAR, args, 2, t, inner_scope(l, "lora_B", "torch.nn.modules.linear.Linear"), 2, up_text(b));
+	if (is_quantized(b->op))
+		add_output(l, b, t);
+	else
+		add_sum(l, b, t);
 }
 
 static void
@@ -370,7 +430,8 @@ extend(struct lora *l, uint32_t n)
 {
 	struct graph *g = l->g;
 	struct base b = base_of(g, n);
-	const char *cls = b.op == OP_LINEAR ? "torch.nn.modules.linear.Linear" : b.op == OP_CONV ? "torch.nn.modules.conv.Conv2d" : "torch.nn.modules.sparse.Embedding";
+	bool linear = b.op == OP_LINEAR || is_quantized(b.op);
+	const char *cls = linear ? "torch.nn.modules.linear.Linear" : b.op == OP_CONV ? "torch.nn.modules.conv.Conv2d" : "torch.nn.modules.sparse.Embedding";
 
 	b.out = add_value(l, b.result, "base");
 	l->scope = g->nodes[n].scope;
@@ -381,7 +442,9 @@ extend(struct lora *l, uint32_t n)
 	g->vals[b.out].node = n;
 	g->nodes[n].scope = inner_scope(l, "base_layer", cls);
 	set_frames(l, n, 1, "result = self.base_layer(x)", true);
-	if (b.op == OP_LINEAR)
+	if (b.op == OP_LINEAR_4BIT)
+		clone_base(l, &b);
+	if (linear)
 		adapt_linear(l, &b);
 	else if (b.op == OP_CONV)
 		adapt_convolution(l, &b);
@@ -398,7 +461,7 @@ is_adaptable(const struct lora *l, uint32_t n)
 	unsigned op = g->nodes[n].op;
 	struct base b;
 
-	if (op != OP_LINEAR && (l->all_linear || (op != OP_CONV && op != OP_EMBEDDING)))
+	if (op != OP_LINEAR && !is_quantized(op) && (l->all_linear || (op != OP_CONV && op != OP_EMBEDDING)))
 		return false;
 	b = base_of(g, n);
 	if (!b.x || !b.weight || g->vals[b.weight].kind != VAL_PARAM || !g->nodes[n].scope)
