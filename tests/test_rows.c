@@ -238,7 +238,7 @@ static void
 recipes_equal_torch(void **state)
 {
 	(void)state;
-	run("recipes", 21);
+	run("recipes", 24);
 }
 
 int
