@@ -144,6 +144,7 @@ struct val {                       /* a tensor with one definition */
 	uint32_t stride;           /* likewise, 0 = contiguous; only PARAM and BUFFER */
 	uint32_t node, out;        /* NODE: who makes it, and as which result */
 	uint32_t tied;             /* PARAM: the earlier parameter whose storage it shares, 0 = none */
+	uint32_t after;            /* PARAM that a recipe added: the parameter behind which the library lists it, 0 = the last */
 	uint8_t modality;          /* enum modality, by the pass of that name */
 	uint8_t data;              /* enum data_kind: the elements are known, row-major: a slice of graph.ints or graph.floats */
 	uint32_t data_at, ndata;
@@ -299,6 +300,7 @@ enum precision { PREC_FILE, PREC_FP32, PREC_BF16, PREC_FP16, PREC_BF16_MIXED, PR
 enum attention { ATT_AUTO, ATT_FLASH, ATT_EFFICIENT, ATT_CUDNN, ATT_MATH, ATT_EAGER, ATT_KEEP };
 enum checkpoint { CKPT_NONE, CKPT_NON_REENTRANT, CKPT_REENTRANT };
 enum tristate { TRI_AUTO, TRI_FALSE, TRI_TRUE };
+enum lora_bias { BIAS_NONE, BIAS_ALL, BIAS_LORA_ONLY };
 enum loss_kind { LOSS_AUTO, LOSS_IN_GRAPH, LOSS_CAUSAL_LM, LOSS_CROSS_ENTROPY, LOSS_MSE, LOSS_SUM };
 enum parallel { ST_NONE, ST_DDP, ST_ZERO1, ST_ZERO2, ST_ZERO3, ST_FSDP1, ST_FSDP2 };
 enum zero_grad { ZG_AFTER_STEP, ZG_BEFORE_BACKWARD, ZG_NEVER_NONE };

@@ -113,13 +113,8 @@ finish(struct analysis *a, struct report *r)
 static bool
 check_recipe(struct analysis *a)
 {
-	static const unsigned later[] = {
-		RK_QUANTIZE,
-	};
-
-	for (size_t i = 0; i < sizeof later / sizeof later[0]; i++)
-		if (!str_eq(a->r->v[later[i]].text, str_of(key_info(later[i])->dflt)))
-			return diag(a->c, DIAG_NOT_MODELLED, key_info(later[i])->name, SFMT(a->r->v[later[i]].text));
+	if (!a->r->v[RK_LORA_R].i && (a->r->v[RK_LORA_BIAS].i || a->r->v[RK_LORA_DORA].i || a->r->v[RK_LORA_SAVE].nlist))
+		return diag(a->c, DIAG_RECIPE_CONFLICT, "lora.bias, lora.use_dora and lora.modules_to_save need lora.r");
 	if (a->r->v[RK_ATTENTION].i == ATT_CUDNN)
 		return diag(a->c, DIAG_NOT_MODELLED, "attention", SFMT(S("cudnn")));
 	return true;

@@ -122,6 +122,10 @@ adapters(void **state)
 	assert_true(r->r.v[RK_LORA_DROPOUT].f > 0.0499 && r->r.v[RK_LORA_DROPOUT].f < 0.0501);
 	assert_int_equal(r->r.v[RK_LORA_TARGETS].nlist, 2);
 	assert_true(notes(r, "use_rslora"));
+	assert_int_equal(give(r, "peft", "{\"peft_type\": \"LORA\", \"r\": 4, \"bias\": \"lora_only\", \"use_dora\": true, \"modules_to_save\": [\"lm_head\"]}"), MC_OK);
+	expect(r, "lora.bias", "lora_only");
+	assert_true(r->r.v[RK_LORA_DORA].i);
+	assert_int_equal(r->r.v[RK_LORA_SAVE].nlist, 1);
 	mc_recipe_free(r);
 }
 
@@ -173,7 +177,7 @@ contradictions(void **state)
 		{{"deepspeed", "training-args"}, {"{\"train_micro_batch_size_per_gpu\": 3}", "{\"per_device_train_batch_size\": 4}"}, "E110"},
 		{{"training-args", "accelerate"}, {"{\"bf16\": true}", "mixed_precision: fp16\n"}, "E110"},
 		{{"deepspeed", NULL}, {"{\"bf16\": {\"enabled\": true}, \"fp16\": {\"enabled\": true}}"}, "E110"},
-		{{"peft", NULL}, {"{\"peft_type\": \"IA3\"}"}, "E102"}, {{"peft", NULL}, {"{\"peft_type\": \"LORA\", \"use_dora\": true}"}, "E107"}, {{"peft", NULL}, {"{\"bias\": \"all\"}"}, "E107"},
+		{{"peft", NULL}, {"{\"peft_type\": \"IA3\"}"}, "E102"}, {{"peft", NULL}, {"{\"peft_type\": \"LORA\", \"use_qalora\": true}"}, "E107"}, {{"peft", NULL}, {"{\"bias\": \"some\"}"}, "E102"},
 		{{"training-args", NULL}, {"{\"optim\": \"lomo\"}"}, "E102"}, {{"training-args", NULL}, {"{\"gradient_accumulation_steps\": -1}"}, "E102"},
 		{{"training-args", NULL}, {"[1]"}, "E015"}, {{"accelerate", NULL}, {"just words\n"}, "E015"}, {{"training-args", NULL}, {"{"}, "E014"}, {{"accelerate", NULL}, {"mixed_precision: fp8\n"}, "E107"},
 	};

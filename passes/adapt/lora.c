@@ -6,31 +6,20 @@
  * Of a convolution A has the base's kernel, stride and padding, B is 1 wide and grouped as the base. Of an embedding A and B are
  * bare parameters, used transposed: embedding(x, A.T) @ B.T, without a cast or dropout.
  *
+ * Over a quantised base (adapt/quantize.c) PEFT's own layers convert what the adapters give, not the sum, and nothing under autocast:
+ *
+ *     result = base(x)[.clone(), 4 bits]; x = x.to(A.dtype); output = B(A(dropout(x))) * scaling; output = output.to(base's dtype); result = result + output
+ *
  * The base is frozen as a whole. Matching is PEFT's: a list of names (equal, or ending in "." + name), one regular expression over
  * the whole module name, or "all-linear" (every Linear but the head).
  */
-#include "../passes.h"
+#include "lora.h"
 
 #include <regex.h>
 #include <string.h>
 
 #define REGEX_MAX 512           /* characters */
 #define REGEX_MAX_COPIED 4096  /* with what counts repeat */
-
-struct lora {
-	struct analysis *a;
-	struct graph *g;           /* being rebuilt */
-	int64_t rank;
-	uint8_t dtype;
-	bool dropout;
-	regex_t *re;               /* NULL = a list of names */
-	bool all_linear;
-	uint32_t count;
-	/* of the module being extended */
-	uint32_t scope, frame;
-	uint16_t nframe;
-	uint8_t modality;
-};
 
 /* ---- which modules ------------------------------------------------------------------------------------------- */
 
@@ -131,34 +120,37 @@ is_target(const struct lora *l, struct str path)
 
 /* ---- nodes ------------------------------------------------------------------------------------------------------- */
 
-/* Frames of the module's caller, then one of PEFT's own, then maybe one more. */
+/* Frames of the module's caller, then those of PEFT's own around the node, then maybe one more. */
 static void
 set_frames(struct lora *l, uint32_t n, uint32_t line, const char *text, bool inner)
 {
 	struct graph *g = l->g;
-	uint16_t keep = l->nframe ? (uint16_t)(l->nframe - 1) : 0;
+	uint16_t keep = l->nframe ? (uint16_t)(l->nframe - 1) : 0, count = keep;
 
 	if (!g->has_frames)
 		return;
-	ROOM(l->a->c->a, g->frames, g->nframe, g->frame_cap, (uint32_t)keep + 2);
+	ROOM(l->a->c->a, g->frames, g->nframe, g->frame_cap, (uint32_t)keep + 3);
 	memcpy(g->frames + g->nframe, g->frames + l->frame, keep * sizeof *g->frames);
 	g->nodes[n].frame = g->nframe;
-	g->frames[g->nframe + keep] = (struct frame){line, graph_name(g, str_of(text))};
-	g->frames[g->nframe + keep + 1] = (struct frame){1, graph_name(g, S("return F.linear(input, self.weight, self.bias)"))};
-	g->nodes[n].nframe = (uint16_t)(keep + 1 + inner);
-	g->nframe += (uint32_t)keep + 1 + inner;
+	if (l->outer)
+		g->frames[g->nframe + count++] = (struct frame){2, graph_name(g, str_of(l->outer))};
+	g->frames[g->nframe + count++] = (struct frame){line, graph_name(g, str_of(text))};
+	if (inner)
+		g->frames[g->nframe + count++] = (struct frame){1, graph_name(g, S("return F.linear(input, self.weight, self.bias)"))};
+	g->nodes[n].nframe = count;
+	g->nframe += count;
 }
 
-static uint32_t
-inner_scope(struct lora *l, const char *name, const char *cls)
+uint32_t
+lora_scope(struct lora *l, const char *name, const char *cls)
 {
 	struct str path = str_fmt(l->a->c->a, "%.*s.%s", SFMT(scope_path(l->g, l->scope)), name);
 
 	return scope_add(l->g, l->scope, path, str_of(cls), 0);
 }
 
-static uint32_t
-add_node(struct lora *l, unsigned op, const struct arg *args, unsigned narg, uint32_t out, uint32_t scope, uint32_t line, const char *text)
+uint32_t
+lora_node(struct lora *l, unsigned op, const struct arg *args, unsigned narg, uint32_t out, uint32_t scope, uint32_t line, const char *text)
 {
 	struct graph *g = l->g;
 	uint32_t n = node_new(g, op, op_narg(op), 1);
@@ -177,8 +169,8 @@ add_node(struct lora *l, unsigned op, const struct arg *args, unsigned narg, uin
 	return n;
 }
 
-static uint32_t
-add_value(struct lora *l, uint32_t like, const char *suffix)
+uint32_t
+lora_value(struct lora *l, uint32_t like, const char *suffix)
 {
 	struct graph *g = l->g;
 	uint32_t v = val_new(g, VAL_NODE, str_fmt(l->a->c->a, "%.*s_%s", SFMT(graph_str(g, g->vals[like].name)), suffix));
@@ -189,8 +181,8 @@ add_value(struct lora *l, uint32_t like, const char *suffix)
 	return v;
 }
 
-static uint32_t
-add_parameter(struct lora *l, const char *name, unsigned rank, const struct sint *dims)
+uint32_t
+lora_parameter(struct lora *l, const char *name, unsigned rank, const struct sint *dims)
 {
 	struct graph *g = l->g;
 	struct str full = str_fmt(l->a->c->a, "%.*s.%s", SFMT(scope_path(g, l->scope)), name);
@@ -200,6 +192,7 @@ add_parameter(struct lora *l, const char *name, unsigned rank, const struct sint
 	g->vals[v].dtype = l->dtype;
 	g->vals[v].flags = VF_TRAINABLE | VF_ADAPTER;
 	g->vals[v].modality = l->modality;
+	g->vals[v].after = l->after;
 	val_shape(g, v, rank, dims);
 	return v;
 }
@@ -219,14 +212,26 @@ narrow(struct lora *l, uint32_t v)
 	val_shape(l->g, v, rank, dims);
 }
 
+#define OUTPUT "output = lora_B(lora_A(dropout(x))) * scaling"
 #define UP "result = result + lora_B(lora_A(dropout(x))) * scaling"
 
-/* How one module is called: everything of its node that the adapters need. */
-struct base {
-	unsigned op;
-	uint32_t x, weight, result, out;   /* input; parameter; the old result, now the adapted sum; the base's own */
-	struct arg stride, padding, groups, padding_idx;
-};
+static bool
+is_quantized(unsigned op)
+{
+	return op == OP_LINEAR_4BIT || op == OP_LINEAR_8BIT;
+}
+
+static bool
+converts(const struct lora *l, const struct base *b)
+{
+	return !is_quantized(b->op) || !l->a->plan.low_dtype;
+}
+
+static const char *
+up_text(const struct base *b)
+{
+	return is_quantized(b->op) ? OUTPUT : UP;
+}
 
 static struct arg
 arg_of(const struct graph *g, uint32_t n, const char *name)
@@ -240,52 +245,93 @@ static struct base
 base_of(const struct graph *g, uint32_t n)
 {
 	unsigned op = g->nodes[n].op;
-	struct arg x = arg_of(g, n, op == OP_EMBEDDING ? "indices" : "input"), w = arg_of(g, n, "weight");
+	struct arg x = arg_of(g, n, op == OP_EMBEDDING ? "indices" : "input"), w = arg_of(g, n, "weight"), bias = arg_of(g, n, "bias");
 
-	return (struct base){op, x.kind == ARG_VAL ? x.u.val : 0, w.kind == ARG_VAL ? w.u.val : 0, node_outs(g, n)[0], 0,
+	return (struct base){op, x.kind == ARG_VAL ? x.u.val : 0, w.kind == ARG_VAL ? w.u.val : 0,
+		bias.kind == ARG_VAL && g->vals[bias.u.val].kind == VAL_PARAM ? bias.u.val : 0, node_outs(g, n)[0], 0,
 		arg_of(g, n, "stride"), arg_of(g, n, "padding"), arg_of(g, n, "groups"), arg_of(g, n, "padding_idx")};
 }
 
-static uint32_t
-add_unranked(struct lora *l, const struct base *b, const char *suffix)
+uint32_t
+lora_unranked(struct lora *l, const struct base *b, const char *suffix)
 {
-	uint32_t v = add_value(l, b->result, suffix);
+	uint32_t v = lora_value(l, b->result, suffix);
 
 	l->g->vals[v].rank = RANK_UNKNOWN;
 	return v;
+}
+
+void
+lora_result(struct lora *l, const struct base *b, uint32_t sum)
+{
+	struct arg args[2] = {arg_val(sum), {.kind = ARG_DTYPE_OF, .u.val = b->out}};
+
+	lora_node(l, OP_TO, args, 2, b->result, l->scope, 4, "result = result.to(torch_result_dtype)");
 }
 
 /* result + t * scaling, in the base's dtype again */
 static void
 add_sum(struct lora *l, const struct base *b, uint32_t t)
 {
-	uint32_t u = add_value(l, b->result, "lora_scaled"), sum = add_value(l, b->result, "lora_sum");
+	uint32_t u = lora_value(l, b->result, "lora_scaled"), sum = lora_value(l, b->result, "lora_sum");
 	struct arg args[2] = {arg_val(t), arg_float(2)};
 
-	add_node(l, OP_MUL, args, 2, u, l->scope, 2, UP);
+	lora_node(l, OP_MUL, args, 2, u, l->scope, 2, UP);
 	args[0] = arg_val(b->out);
 	args[1] = arg_val(u);
-	add_node(l, OP_ADD, args, 2, sum, l->scope, 2, UP);
-	args[0] = arg_val(sum);
-	args[1] = (struct arg){.kind = ARG_DTYPE_OF, .u.val = b->out};
-	add_node(l, OP_TO, args, 2, b->result, l->scope, 4, "result = result.to(torch_result_dtype)");
+	lora_node(l, OP_ADD, args, 2, sum, l->scope, 2, UP);
+	lora_result(l, b, sum);
+}
+
+/* The same beside a quantised base. */
+static void
+add_output(struct lora *l, const struct base *b, uint32_t t)
+{
+	uint32_t u = lora_value(l, b->result, "lora_scaled"), back;
+	struct arg args[2] = {arg_val(t), arg_float(2)};
+
+	lora_node(l, OP_MUL, args, 2, u, l->scope, 2, OUTPUT);
+	if (converts(l, b)) {
+		back = lora_value(l, b->result, "lora_back");
+		args[0] = arg_val(u);
+		args[1] = (struct arg){.kind = ARG_DTYPE_OF, .u.val = b->out};
+		lora_node(l, OP_TO, args, 2, back, l->scope, 4, "output = output.to(expected_dtype)");
+		u = back;
+	}
+	args[0] = arg_val(b->out);
+	args[1] = arg_val(u);
+	lora_node(l, OP_ADD, args, 2, b->result, l->scope, 5, "result = result + output");
 }
 
 static uint32_t
 add_input(struct lora *l, const struct base *b)
 {
-	uint32_t t = add_value(l, b->x, "lora_x"), u;
+	uint32_t t = b->x, u;
 	struct arg args[3] = {arg_val(b->x), arg_dtype(l->dtype)};
 
-	add_node(l, OP_TO, args, 2, t, l->scope, 3, "x = self._cast_input_dtype(x, lora_A.weight.dtype)");
+	if (converts(l, b)) {
+		t = lora_value(l, b->x, "lora_x");
+		lora_node(l, OP_TO, args, 2, t, l->scope, 3, "x = self._cast_input_dtype(x, lora_A.weight.dtype)");
+	}
 	if (!l->dropout)
 		return t;
-	u = add_value(l, b->x, "lora_dropout");
+	u = lora_value(l, b->x, "lora_dropout");
 	args[0] = arg_val(t);
 	args[1] = arg_float(0.1);
 	args[2] = arg_bool(true);
-	add_node(l, OP_DROPOUT, args, 3, u, inner_scope(l, "lora_dropout", "torch.nn.modules.dropout.Dropout"), 2, UP);
+	lora_node(l, OP_DROPOUT, args, 3, u, lora_scope(l, "lora_dropout", "torch.nn.modules.dropout.Dropout"), 2, up_text(b));
 	return u;
+}
+
+/* PEFT's Linear4bit clones the base's result. */
+static void
+clone_base(struct lora *l, struct base *b)
+{
+	struct arg args[1] = {arg_val(b->out)};
+	uint32_t t = lora_value(l, b->result, "base_clone");
+
+	lora_node(l, OP_CLONE, args, 1, t, l->scope, 6, "result = result.clone()");
+	b->out = t;
 }
 
 static void
@@ -293,17 +339,25 @@ adapt_linear(struct lora *l, const struct base *b)
 {
 	const struct sint *w = val_dims(l->g, b->weight);
 	struct sint down[2] = {SINT(l->rank), w[1]}, up[2] = {w[0], SINT(l->rank)};
-	uint32_t a = add_parameter(l, "lora_A.default.weight", 2, down), c = add_parameter(l, "lora_B.default.weight", 2, up);
-	uint32_t t = add_input(l, b), u = add_value(l, b->result, "lora_A");
+	uint32_t a = lora_parameter(l, "lora_A.default.weight", 2, down), c = lora_parameter(l, "lora_B.default.weight", 2, up);
+	uint32_t t = add_input(l, b), u;
 	struct arg args[2] = {arg_val(t), arg_val(a)};
 
+	if (l->dora) {
+		lora_dora(l, b, t, a, c);
+		return;
+	}
+	u = lora_value(l, b->result, "lora_A");
 	narrow(l, u);
-	add_node(l, OP_LINEAR, args, 2, u, inner_scope(l, "lora_A", "torch.nn.modules.linear.Linear"), 2, UP);
-	t = add_value(l, b->result, "lora_B");
+	lora_node(l, OP_LINEAR, args, 2, u, lora_scope(l, "lora_A", "torch.nn.modules.linear.Linear"), 2, up_text(b));
+	t = lora_value(l, b->result, "lora_B");
 	args[0] = arg_val(u);
 	args[1] = arg_val(c);
-	add_node(l, OP_LINEAR, args, 2, t, inner_scope(l, "lora_B", "torch.nn.modules.linear.Linear"), 2, UP);
-	add_sum(l, b, t);
+	lora_node(l, OP_LINEAR, args, 2, t, lora_scope(l, "lora_B", "torch.nn.modules.linear.Linear"), 2, up_text(b));
+	if (is_quantized(b->op))
+		add_output(l, b, t);
+	else
+		add_sum(l, b, t);
 }
 
 static void
@@ -324,21 +378,21 @@ adapt_convolution(struct lora *l, const struct base *b)
 	up[1] = SINT(l->rank / groups);
 	down[0] = SINT(l->rank);
 	down[1] = SINT(down[1].n * groups);
-	a = add_parameter(l, "lora_A.default.weight", rank, down);
-	c = add_parameter(l, "lora_B.default.weight", rank, up);
+	a = lora_parameter(l, "lora_A.default.weight", rank, down);
+	c = lora_parameter(l, "lora_B.default.weight", rank, up);
 	t = add_input(l, b);
-	u = add_unranked(l, b, "lora_A");
+	u = lora_unranked(l, b, "lora_A");
 	args[0] = arg_val(t);
 	args[1] = arg_val(a);
 	args[3] = b->stride;
 	args[4] = b->padding;
-	add_node(l, OP_CONV, args, 7, u, inner_scope(l, "lora_A", "torch.nn.modules.conv.Conv2d"), 2, UP);
-	t = add_value(l, b->result, "lora_B");
+	lora_node(l, OP_CONV, args, 7, u, lora_scope(l, "lora_A", "torch.nn.modules.conv.Conv2d"), 2, UP);
+	t = lora_value(l, b->result, "lora_B");
 	args[0] = arg_val(u);
 	args[1] = arg_val(c);
 	args[3] = args[4] = (struct arg){.kind = ARG_NONE};
 	args[6] = b->groups;
-	add_node(l, OP_CONV, args, 7, t, inner_scope(l, "lora_B", "torch.nn.modules.conv.Conv2d"), 2, UP);
+	lora_node(l, OP_CONV, args, 7, t, lora_scope(l, "lora_B", "torch.nn.modules.conv.Conv2d"), 2, UP);
 	add_sum(l, b, t);
 }
 
@@ -347,47 +401,58 @@ adapt_embedding(struct lora *l, const struct base *b)
 {
 	const struct sint *w = val_dims(l->g, b->weight);
 	struct sint down[2] = {SINT(l->rank), w[0]}, up[2] = {w[1], SINT(l->rank)};
-	uint32_t a = add_parameter(l, "lora_embedding_A.default", 2, down), c = add_parameter(l, "lora_embedding_B.default", 2, up);
-	uint32_t at = add_unranked(l, b, "lora_A_t"), bt = add_unranked(l, b, "lora_B_t"), t = add_unranked(l, b, "lora_A"), u = add_value(l, b->result, "lora_B");
+	uint32_t a = lora_parameter(l, "lora_embedding_A.default", 2, down), c = lora_parameter(l, "lora_embedding_B.default", 2, up);
+	uint32_t at = lora_unranked(l, b, "lora_A_t"), bt = lora_unranked(l, b, "lora_B_t"), t = lora_unranked(l, b, "lora_A"), u = lora_value(l, b->result, "lora_B");
 	struct arg args[3] = {arg_val(a)};
 
-	add_node(l, OP_T, args, 1, at, l->scope, 3, "embedding_A = self.lora_embedding_A[active_adapter].T");
+	lora_node(l, OP_T, args, 1, at, l->scope, 3, "embedding_A = self.lora_embedding_A[active_adapter].T");
 	args[0] = arg_val(c);
-	add_node(l, OP_T, args, 1, bt, l->scope, 4, "embedding_B = self.lora_embedding_B[active_adapter].T");
+	lora_node(l, OP_T, args, 1, bt, l->scope, 4, "embedding_B = self.lora_embedding_B[active_adapter].T");
 	args[0] = arg_val(at);
 	args[1] = arg_val(b->x);
 	args[2] = b->padding_idx;
-	add_node(l, OP_EMBEDDING, args, 3, t, l->scope, 5, "after_A = self._embed(x, embedding_A)");
+	lora_node(l, OP_EMBEDDING, args, 3, t, l->scope, 5, "after_A = self._embed(x, embedding_A)");
 	args[0] = arg_val(t);
 	args[1] = arg_val(bt);
-	add_node(l, OP_MATMUL, args, 2, u, l->scope, 2, "adapter_output = (after_A @ embedding_B) * scaling");
+	lora_node(l, OP_MATMUL, args, 2, u, l->scope, 2, "adapter_output = (after_A @ embedding_B) * scaling");
 	add_sum(l, b, u);
 }
 
 /* The module keeps its node, inside base_layer, under a new result; the old result is the adapted sum. */
-static void
+static bool
 extend(struct lora *l, uint32_t n)
 {
 	struct graph *g = l->g;
 	struct base b = base_of(g, n);
-	const char *cls = b.op == OP_LINEAR ? "torch.nn.modules.linear.Linear" : b.op == OP_CONV ? "torch.nn.modules.conv.Conv2d" : "torch.nn.modules.sparse.Embedding";
+	bool linear = b.op == OP_LINEAR || is_quantized(b.op);
+	const char *cls = linear ? "torch.nn.modules.linear.Linear" : b.op == OP_CONV ? "torch.nn.modules.conv.Conv2d" : "torch.nn.modules.sparse.Embedding";
 
-	b.out = add_value(l, b.result, "base");
+	l->after = b.bias ? b.bias : b.weight;
+	if (b.bias && l->a->r->v[RK_LORA_BIAS].i == BIAS_LORA_ONLY)
+		g->vals[b.bias].flags |= VF_TRAINABLE;
+	b.out = lora_value(l, b.result, "base");
 	l->scope = g->nodes[n].scope;
 	l->frame = g->nodes[n].frame;
 	l->nframe = g->nodes[n].nframe;
 	l->modality = g->nodes[n].modality;
 	node_outs(g, n)[0] = b.out;
 	g->vals[b.out].node = n;
-	g->nodes[n].scope = inner_scope(l, "base_layer", cls);
+	g->nodes[n].scope = lora_scope(l, "base_layer", cls);
 	set_frames(l, n, 1, "result = self.base_layer(x)", true);
-	if (b.op == OP_LINEAR)
+	if (b.op == OP_LINEAR_4BIT)
+		clone_base(l, &b);
+	if (l->dora && l->a->r->v[RK_PARALLEL_TP].i > 1)
+		return diag(l->a->c, DIAG_NOT_MODELLED, "lora.use_dora", SFMT(S("true together with parallel.tp")));
+	if (l->dora && b.op != OP_LINEAR)
+		return diag(l->a->c, DIAG_NOT_MODELLED, "lora.use_dora", SFMT(S("true on a convolution, an embedding or a quantised base")));
+	if (linear)
 		adapt_linear(l, &b);
 	else if (b.op == OP_CONV)
 		adapt_convolution(l, &b);
 	else
 		adapt_embedding(l, &b);
 	l->count++;
+	return true;
 }
 
 /* "all-linear" means Linear modules alone. */
@@ -398,7 +463,7 @@ is_adaptable(const struct lora *l, uint32_t n)
 	unsigned op = g->nodes[n].op;
 	struct base b;
 
-	if (op != OP_LINEAR && (l->all_linear || (op != OP_CONV && op != OP_EMBEDDING)))
+	if (op != OP_LINEAR && !is_quantized(op) && (l->all_linear || (op != OP_CONV && op != OP_EMBEDDING)))
 		return false;
 	b = base_of(g, n);
 	if (!b.x || !b.weight || g->vals[b.weight].kind != VAL_PARAM || !g->nodes[n].scope)
@@ -411,7 +476,7 @@ bool
 pass_lora(struct analysis *a)
 {
 	struct graph *g = a->g;
-	struct lora l = {.a = a, .g = g, .rank = a->r->v[RK_LORA_R].i, .dropout = a->r->v[RK_LORA_DROPOUT].f > 0};
+	struct lora l = {.a = a, .g = g, .rank = a->r->v[RK_LORA_R].i, .dropout = a->r->v[RK_LORA_DROPOUT].f > 0, .dora = a->r->v[RK_LORA_DORA].i};
 	uint32_t old = g->nnode;
 	struct node *nodes;
 
@@ -431,8 +496,8 @@ pass_lora(struct analysis *a)
 		for (uint32_t k = 0; k < nodes[n].nout; k++)
 			if (node_outs(g, at)[k])
 				g->vals[node_outs(g, at)[k]].node = at;
-		if (is_adaptable(&l, at) && is_target(&l, scope_path(g, g->nodes[at].scope)))
-			extend(&l, at);
+		if (is_adaptable(&l, at) && is_target(&l, scope_path(g, g->nodes[at].scope)) && !extend(&l, at))
+			return false;
 	}
 	if (!l.count)
 		diag(a->c, DIAG_NO_MATCH, "lora.targets", SFMT(a->r->v[RK_LORA_TARGETS].list[0]), "Linear, convolution or embedding module");

@@ -21,6 +21,8 @@ trains(const struct analysis *a, const struct val *p)
 {
 	struct str name = graph_str(a->g, p->full);
 
+	if (a->r->v[RK_LORA_R].i > 0 && a->r->v[RK_LORA_BIAS].i == BIAS_ALL && dtype_is_float(p->dtype))
+		return str_eq(name, S("bias")) || str_ends(name, S(".bias"));
 	if (!(p->flags & VF_TRAINABLE) || !dtype_is_float(p->dtype) || a->r->v[RK_LORA_R].i > 0)
 		return false;
 	if (a->r->v[RK_TRAIN_ONLY].nlist && !recipe_matches(a->r, RK_TRAIN_ONLY, name))
@@ -39,8 +41,7 @@ pass_trainable(struct analysis *a)
 
 		if (x->kind != VAL_PARAM)
 			continue;
-		if (!trains(a, x))
-			x->flags &= (uint8_t)~VF_TRAINABLE;
+		x->flags = (uint8_t)(trains(a, x) ? x->flags | VF_TRAINABLE : x->flags & ~VF_TRAINABLE);
 		if (x->tied && !(g->vals[x->tied].flags & VF_TRAINABLE))
 			x->flags &= (uint8_t)~VF_TRAINABLE;
 	}

@@ -159,6 +159,7 @@ struct grad_fn {
 	struct saved *saved;
 	struct value *arg;         /* MAX_ARGS or fewer; tensors in it are not held and must not be read */
 	void *closure;             /* CHECKPOINT */
+	uint32_t ctx;              /* a tensor that a Python Function keeps beside the saved ones, held: it goes with the node */
 	uint32_t inner;            /* COPY_SLICES: the in-place operator's node; of a view's: that of the view it was made from; held */
 	/* while the engine runs */
 	uint32_t run, deps;

@@ -69,28 +69,43 @@ make_base(struct step *x, uint32_t v)
 }
 
 static void
-make_params(struct step *x, bool adapters)
+make_param(struct step *x, uint32_t v)
+{
+	const struct val *p = &x->s->g->vals[v];
+	uint32_t t;
+
+	if (x->has && !x->has[v])
+		return;
+	if (p->tied) {
+		env_set(x->s, v, x->s->env[p->tied]);
+		return;
+	}
+	t = make_base(x, v);
+	if (!t)
+		return;
+	if (p->flags & VF_TRAINABLE)
+		tensor_at(x->s, t)->flags |= TF_GRAD;
+	x->params[x->nparam++] = (struct param){.val = v, .tensor = t};
+}
+
+/* In the order in which the library lists them: what a recipe added to a module comes behind the module's own. */
+static void
+make_params(struct step *x)
 {
 	const struct graph *g = x->s->g;
+	uint32_t *first = NEW(x->s->c->a, uint32_t, g->nval), *next = NEW(x->s->c->a, uint32_t, g->nval);
 
-	for (uint32_t v = 1; v < g->nval; v++) {
-		const struct val *p = &g->vals[v];
-		uint32_t t;
-
-		if (x->has && !x->has[v])
-			continue;
-		if (p->kind != VAL_PARAM || adapters != !!(p->flags & VF_ADAPTER))
-			continue;
-		if (p->tied) {
-			env_set(x->s, v, x->s->env[p->tied]);
-			continue;
+	for (uint32_t v = g->nval; --v > 0;)
+		if (g->vals[v].kind == VAL_PARAM && g->vals[v].after) {
+			next[v] = first[g->vals[v].after];
+			first[g->vals[v].after] = v;
 		}
-		t = make_base(x, v);
-		if (!t)
+	for (uint32_t v = 1; v < g->nval; v++) {
+		if (g->vals[v].kind != VAL_PARAM || g->vals[v].after)
 			continue;
-		if (p->flags & VF_TRAINABLE)
-			tensor_at(x->s, t)->flags |= TF_GRAD;
-		x->params[x->nparam++] = (struct param){.val = v, .tensor = t};
+		make_param(x, v);
+		for (uint32_t w = first[v]; w; w = next[w])
+			make_param(x, w);
 	}
 }
 
@@ -101,8 +116,7 @@ make_start(struct step *x)
 
 	schedule_span(x->s->sched, 0, PH_START, 0);
 	x->params = NEW(x->s->c->a, struct param, g->nval);
-	make_params(x, false);
-	make_params(x, true);
+	make_params(x);
 	for (uint32_t v = 1; v < g->nval; v++)
 		if ((g->vals[v].kind == VAL_BUFFER || g->vals[v].kind == VAL_CONST) && (!x->has || x->has[v]))
 			make_base(x, v);

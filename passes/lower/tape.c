@@ -88,6 +88,7 @@ fn_free(struct sim *s, uint32_t fn, uint32_t *doomed)
 		s->tensors[x.var].accumulate = 0;
 		tensor_drop(s, x.var);
 	}
+	tensor_drop(s, x.ctx);
 	if (x.kind == FN_CHECKPOINT)
 		checkpoint_closure_drop(s, x.closure);
 	free_args(s, &x, s->code[x.op].narg);

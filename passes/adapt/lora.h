@@ -1,0 +1,41 @@
+/* What the files of the pass lora share: lora.c finds the modules and adds plain adapters, dora.c DoRA's. */
+#ifndef MC_LORA_H
+#define MC_LORA_H
+
+#include "../passes.h"
+
+#include <regex.h>
+
+struct lora {
+	struct analysis *a;
+	struct graph *g;           /* being rebuilt */
+	int64_t rank;
+	uint8_t dtype;
+	bool dropout, dora;
+	regex_t *re;               /* NULL = a list of names */
+	bool all_linear;
+	uint32_t count;
+	/* of the module being extended */
+	uint32_t scope, frame;
+	uint16_t nframe;
+	uint8_t modality;
+	uint32_t after;            /* its last parameter */
+	const char *outer;         /* the statement of PEFT's layer that calls what is being added, NULL = it is in that layer itself */
+};
+
+/* How one module is called: everything of its node that the adapters need. */
+struct base {
+	unsigned op;
+	uint32_t x, weight, bias, result, out;     /* input; parameters; the old result, now the adapted sum; the base's own */
+	struct arg stride, padding, groups, padding_idx;
+};
+
+uint32_t lora_scope(struct lora *, const char *name, const char *cls);
+uint32_t lora_node(struct lora *, unsigned op, const struct arg *, unsigned narg, uint32_t out, uint32_t scope, uint32_t line, const char *text);
+uint32_t lora_value(struct lora *, uint32_t like, const char *suffix);
+uint32_t lora_unranked(struct lora *, const struct base *, const char *suffix);
+uint32_t lora_parameter(struct lora *, const char *name, unsigned rank, const struct sint *dims);
+void lora_result(struct lora *, const struct base *, uint32_t sum);
+void lora_dora(struct lora *, const struct base *, uint32_t x, uint32_t down, uint32_t up);     /* x and both adapters' weights */
+
+#endif
