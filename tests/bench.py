@@ -1,7 +1,8 @@
 """bench.py MEMCREST: time and memory beside the tools that do part of the job without a GPU, in one run: a model is made and exported, and each tool
-gets it in a process of its own. Needs torch; onnx and onnx_tool are compared if they are there."""
+gets it in a process of its own. Needs torch; the truth tool ($ORACLE), onnx and onnx_tool are compared if they are there."""
 
 import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -33,36 +34,12 @@ except Exception as e:
     print("no ONNX file:", e)
 """
 
-TRACKER = MODEL + """
-import weakref
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
-class Track(TorchDispatchMode):
-    def __init__(self):
-        super().__init__()
-        self.seen, self.now, self.peak = weakref.WeakSet(), 0, 0
-    def drop(self, n):
-        self.now -= n
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        out = func(*args, **(kwargs or {}))
-        for t in tree_leaves(out):
-            if isinstance(t, torch.Tensor) and t.untyped_storage() not in self.seen:
-                s = t.untyped_storage()
-                self.seen.add(s)
-                self.now += s.nbytes()
-                weakref.finalize(s, self.drop, s.nbytes())
-        self.peak = max(self.peak, self.now)
-        return out
-with FakeTensorMode(), Track() as t:
-    m = Net().train()
-    o = torch.optim.AdamW(m.parameters(), foreach=True)
-    for _ in range(2):
-        m(batch()).backward()
-        o.step()
-        o.zero_grad()
-print(t.peak)
+CASE = MODEL.replace("torch.randn(", "torch.zeros(") + """
+def net(recipe):
+    return Net(), lambda device: {"x": batch().to(device)}, lambda model, kw: model(**kw)
 """
+RECIPE = {"model": "net", "recipe": {"precision": "fp32", "optimizer": "adamw", "batch": BATCH, "seq": LENGTH}}
+ORACLE = os.environ.get("ORACLE", "/work/shared/oracle/oracle.py")     # real training steps on fake CUDA tensors
 
 INFERENCE = "import sys, onnx\nm = onnx.load(sys.argv[1] + '/m.onnx')\nprint(len(onnx.shape_inference.infer_shapes(m, data_prop=True).graph.value_info))\n"
 ONNX_TOOL = "import sys, onnx_tool\nm = onnx_tool.Model(sys.argv[1] + '/m.onnx')\nm.graph.shape_infer({})\nm.graph.profile()\n"
@@ -88,14 +65,21 @@ def main(memcrest):
             sys.exit("the model cannot be exported: " + made.stdout.decode())
         has = lambda name: importlib.util.find_spec(name) is not None and os.path.exists(d + "/m.onnx")
         ours = [("memcrest, .%s" % f, [memcrest, "estimate", "%s/m.%s" % (d, f), "-f", "json", "-o", "/dev/null"]) for f in ("pt2", "pt", "onnx") if os.path.exists("%s/m.%s" % (d, f))]
-        peers = [("a tracker of torch's fake tensors", [sys.executable, "-c", TRACKER])]
+        peers = []
+        if os.path.exists(ORACLE):
+            for name, text in (("case.py", CASE), ("case.json", json.dumps(RECIPE))):
+                with open(os.path.join(d, name), "w") as f:
+                    f.write(text)
+            peers.append(("the truth tool: torch on fake tensors", [sys.executable, ORACLE, d + "/case.json", "--cases", d + "/case.py", "-o", d + "/truth.json"]))
+        else:
+            print("absent: the truth tool, %s (ORACLE=..)" % ORACLE)
         peers += [("onnx shape inference (no memory)", [sys.executable, "-c", INFERENCE, d])] if has("onnx") else []
         peers += [("onnx-tool (forward only)", [sys.executable, "-c", ONNX_TOOL, d])] if has("onnx_tool") else []
         rows = [(name, run(command)) for name, command in ours + peers]
         base = rows[0][1]
-        print("%-36s %9s %9s %8s %8s" % ("tool", "seconds", "MiB", "time x", "memory x"))
+        print("%-38s %9s %9s %8s %8s" % ("tool", "seconds", "MiB", "time x", "memory x"))
         for name, (seconds, mib, _, status) in rows:
-            print("%-36s %9.3f %9.1f %8.1f %8.1f%s" % (name, seconds, mib, seconds / base[0], mib / base[1], "" if os.WEXITSTATUS(status) in (0, 3) else "   failed"))
+            print("%-38s %9.3f %9.1f %8.1f %8.1f%s" % (name, seconds, mib, seconds / base[0], mib / base[1], "" if os.WEXITSTATUS(status) in (0, 3) else "   failed"))
 
 
 main(sys.argv[1])
