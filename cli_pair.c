@@ -13,6 +13,26 @@ struct pair {
 	const mc_report *r;
 };
 
+/* The model is analysed for a command that needs its report. */
+static int
+with_report(struct cli *c, int (*use)(struct cli *, const mc_model *, const mc_report *, mc_status))
+{
+	mc_model *m = NULL;
+	mc_report *r = NULL;
+	mc_status st = mc_load_path(c->model, &c->options, &m);
+	int code = EXIT_BAD;
+
+	print_diagnostics(c, of_model, m);
+	if (st == MC_OK)
+		st = mc_analyze(m, c->recipe, &c->options, &r);
+	print_diagnostics(c, of_report, r);
+	if (st == MC_OK || st == MC_INCOMPLETE)
+		code = use(c, m, r, st);
+	mc_report_free(r);
+	mc_model_free(m);
+	return code;
+}
+
 static mc_status
 write_annotated(const void *what, const char *format, const mc_view *view, mc_write_fn *fn, void *user)
 {
@@ -39,25 +59,11 @@ annotate(struct cli *c, const mc_model *m, const mc_report *r, mc_status st)
 int
 run_annotate(struct cli *c)
 {
-	mc_model *m = NULL;
-	mc_report *r = NULL;
-	mc_status st;
-	int code = EXIT_BAD;
-
 	if (strcmp(c->format, "text") != 0)
 		return report(c, mc_analyze);
 	if (!c->output)
 		return usage_error("annotate needs -o OUT.onnx", "");
-	st = mc_load_path(c->model, &c->options, &m);
-	print_diagnostics(c, of_model, m);
-	if (st == MC_OK)
-		st = mc_analyze(m, c->recipe, &c->options, &r);
-	print_diagnostics(c, of_report, r);
-	if (st == MC_OK || st == MC_INCOMPLETE)
-		code = annotate(c, m, r, st);
-	mc_report_free(r);
-	mc_model_free(m);
-	return code;
+	return with_report(c, annotate);
 }
 
 /* ---- differences ------------------------------------------------------------------------------------------------------ */
@@ -183,12 +189,14 @@ run_diff(struct cli *c)
 }
 
 static int
-compare(struct cli *c, const mc_report *r)
+compare(struct cli *c, const mc_model *m, const mc_report *r, mc_status analysed)
 {
 	struct text t = {0};
 	mc_diff *d = NULL;
 	int code = EXIT_BAD;
 
+	(void)m;
+	(void)analysed;
 	if (read_whole(c->measured, 1u << 30, &t)) {
 		mc_status st = mc_diff_measured(r, t.p ? t.p : "", t.n, c->measured, &d);
 		double error = st == MC_OK ? mc_diff_error(d) : 0;
@@ -205,21 +213,7 @@ compare(struct cli *c, const mc_report *r)
 int
 run_compare(struct cli *c)
 {
-	mc_model *m = NULL;
-	mc_report *r = NULL;
-	mc_status st;
-	int code = EXIT_BAD;
-
 	if (!c->measured)
 		return usage_error("compare needs --measured SNAPSHOT.pickle", "");
-	st = mc_load_path(c->model, &c->options, &m);
-	print_diagnostics(c, of_model, m);
-	if (st == MC_OK)
-		st = mc_analyze(m, c->recipe, &c->options, &r);
-	print_diagnostics(c, of_report, r);
-	if (st == MC_OK || st == MC_INCOMPLETE)
-		code = compare(c, r);
-	mc_report_free(r);
-	mc_model_free(m);
-	return code;
+	return with_report(c, compare);
 }

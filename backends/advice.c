@@ -91,15 +91,8 @@ recipe(struct str change)
 bool
 advice_json(const struct sweep_table *s, struct buf *b)
 {
-	json_t *o = json_object(), *tool = json_object(), *now = json_object(), *rows = json_array();
+	json_t *o = json_table("memcrest/advice", s), *now = json_object(), *rows = json_array();
 
-	json_put(&o, "schema", json_string("memcrest/advice"));
-	json_put(&o, "schema_version", json_integer(1));
-	json_put(&tool, "name", json_string("memcrest"));
-	json_put(&tool, "version", json_string(MC_VERSION));
-	json_put(&o, "tool", tool);
-	json_put(&o, "file", json_text(s->file));
-	json_put(&o, "recipe", json_recipe(s->base));
 	numbers(&now, &s->now);
 	json_put(&o, "now", now);
 	for (uint32_t i = 0; i < s->nrow; i++) {

@@ -40,6 +40,17 @@ html_close(struct page *p)
 }
 
 void
+html_line(struct page *p, const char *class, double x1, double y1, double x2, double y2)
+{
+	html_open(p, "line", class);
+	xml_attr_fmt(p->x, "x1", "%.1f", x1);
+	xml_attr_fmt(p->x, "y1", "%.1f", y1);
+	xml_attr_fmt(p->x, "x2", "%.1f", x2);
+	xml_attr_fmt(p->x, "y2", "%.1f", y2);
+	xml_close(p->x);
+}
+
+void
 html_text(struct page *p, const char *tag, const char *class, struct str s)
 {
 	html_open(p, tag, class);

@@ -86,17 +86,6 @@ text(struct page *p, double x, double y, const char *anchor, const char *class, 
 }
 
 static void
-line(struct page *p, const char *class, double x1, double y1, double x2, double y2)
-{
-	html_open(p, "line", class);
-	xml_attr_fmt(p->x, "x1", "%.1f", x1);
-	xml_attr_fmt(p->x, "y1", "%.1f", y1);
-	xml_attr_fmt(p->x, "x2", "%.1f", x2);
-	xml_attr_fmt(p->x, "y2", "%.1f", y2);
-	xml_close(p->x);
-}
-
-static void
 guides(struct page *p, const struct scale *s)
 {
 	for (unsigned i = 0; i < NRULE; i++) {
@@ -106,7 +95,7 @@ guides(struct page *p, const struct scale *s)
 		x2 = x2 + per > s->b1 ? s->b1 - per : x2;
 		if (x2 <= x1)
 			continue;
-		line(p, "guide", at_x(s, pow(10, x1)), at_y(s, pow(10, x1 + per)), at_x(s, pow(10, x2)), at_y(s, pow(10, x2 + per)));
+		html_line(p, "guide", at_x(s, pow(10, x1)), at_y(s, pow(10, x1 + per)), at_x(s, pow(10, x2)), at_y(s, pow(10, x2 + per)));
 	}
 }
 
@@ -126,8 +115,8 @@ axes(struct page *p, const struct scale *s)
 {
 	char h[32];
 
-	line(p, "axis", LEFT, BOTTOM, W - 10, BOTTOM);
-	line(p, "axis", LEFT, TOP, LEFT, BOTTOM);
+	html_line(p, "axis", LEFT, BOTTOM, W - 10, BOTTOM);
+	html_line(p, "axis", LEFT, TOP, LEFT, BOTTOM);
 	for (int d = (int)s->p0; d <= (int)s->p1; d++)
 		text(p, at_x(s, pow(10, d)), BOTTOM + 17, d < (int)s->p1 ? "middle" : "end", NULL, short_count(p, pow(10, d)));
 	for (unsigned e = 10; e < 60; e += 2)

@@ -116,17 +116,6 @@ area(struct page *p, const struct timeline *t, unsigned upto)
 	free(b.p);
 }
 
-static void
-line(struct page *p, const char *class, double x1, double y1, double x2, double y2)
-{
-	html_open(p, "line", class);
-	xml_attr_fmt(p->x, "x1", "%.1f", x1);
-	xml_attr_fmt(p->x, "y1", "%.1f", y1);
-	xml_attr_fmt(p->x, "x2", "%.1f", x2);
-	xml_attr_fmt(p->x, "y2", "%.1f", y2);
-	xml_close(p->x);
-}
-
 static uint32_t
 span_end(const struct schedule *s, uint32_t i)
 {
@@ -204,10 +193,10 @@ drawing(struct page *p, const struct timeline *t, uint64_t tick)
 	xml_attr(p->x, "aria-hidden", S("true"));
 	bands(p, t);
 	for (uint64_t y = tick; y <= t->top; y += tick)
-		line(p, "rule", 0, 300 - (double)y * 300 / (double)t->top, 1000, 300 - (double)y * 300 / (double)t->top);
+		html_line(p, "rule", 0, 300 - (double)y * 300 / (double)t->top, 1000, 300 - (double)y * 300 / (double)t->top);
 	for (unsigned i = 0; i < FAC_COUNT; i++)
 		area(p, t, i);
-	line(p, "peakline", at, 0, at, 300);
+	html_line(p, "peakline", at, 0, at, 300);
 	html_close(p);
 }
 

@@ -166,6 +166,21 @@ sink(const char *p, size_t n, void *user)
 	return ((struct buf *)user)->failed ? -1 : 0;
 }
 
+json_t *
+json_table(const char *schema, const struct sweep_table *s)
+{
+	json_t *o = json_object(), *tool = json_object();
+
+	json_put(&o, "schema", json_string(schema));
+	json_put(&o, "schema_version", json_integer(1));
+	json_put(&tool, "name", json_string("memcrest"));
+	json_put(&tool, "version", json_string(MC_VERSION));
+	json_put(&o, "tool", tool);
+	json_put(&o, "file", json_text(s->file));
+	json_put(&o, "recipe", json_recipe(s->base));
+	return o;
+}
+
 bool
 json_print(json_t *o, struct buf *b)
 {

@@ -20,6 +20,7 @@ json_t *json_range(uint64_t low, uint64_t high);
 json_t *json_factors(const struct factors *);
 json_t *json_verdict(const struct verdict *);      /* null if none was asked for */
 json_t *json_recipe(const struct recipe *);        /* every key, resolved */
+json_t *json_table(const char *schema, const struct sweep_table *);        /* how a sweep's or advise's document begins */
 bool json_print(json_t *, struct buf *);           /* and release it; false: it is NULL or cannot be printed */
 
 #endif

@@ -188,15 +188,8 @@ json_row(const struct sweep_table *s, uint32_t i)
 static bool
 write_sweep_json(const struct sweep_table *s, struct buf *b)
 {
-	json_t *o = json_object(), *tool = json_object(), *axes = json_array(), *rows = json_array();
+	json_t *o = json_table("memcrest/sweep", s), *axes = json_array(), *rows = json_array();
 
-	json_put(&o, "schema", json_string("memcrest/sweep"));
-	json_put(&o, "schema_version", json_integer(1));
-	json_put(&tool, "name", json_string("memcrest"));
-	json_put(&tool, "version", json_string(MC_VERSION));
-	json_put(&o, "tool", tool);
-	json_put(&o, "file", json_text(s->file));
-	json_put(&o, "recipe", json_recipe(s->base));
 	for (uint32_t a = 0; a < s->naxis; a++) {
 		json_t *x = json_object();
 

@@ -219,11 +219,14 @@ unrepeated(const struct graph *g, uint32_t v)
 	return expanded && reshaped && dim_of(g, x, 3) != dim_of(g, v, 3) ? x : v;
 }
 
-/* A whole mask that an exporter computed because all sizes were fixed: with the sizes of one run there is no padding in it. */
+/*
+ * A whole mask that an exporter computed because all sizes were fixed: with the sizes of one run there is no padding in it. What differs from head to
+ * head is a bias, not a mask.
+ */
 static bool
 is_folded(const struct graph *g, uint32_t v)
 {
-	return is_constant(g, v) && !g->vals[v].full && g->vals[v].rank == 4 && str_eq(g->format, S("onnx"));
+	return is_constant(g, v) && !g->vals[v].full && g->vals[v].rank == 4 && dim_of(g, v, 3) == 1 && str_eq(g->format, S("onnx"));
 }
 
 static void
