@@ -105,7 +105,7 @@ valgrind_run: $(B)/memcrest $(TEST_BIN)
 
 # Each target of tests/fuzz_targets.c for FUZZ_SECONDS of libFuzzer, on one core; what it finds stays in build/fuzz/found.
 FUZZ_SECONDS = 60
-FUZZ_TARGETS = zip pickle modules script program onnx text recipe framework estimate
+FUZZ_TARGETS = zip pickle modules script program onnx text recipe framework estimate annotate reports measured
 fuzz:
 	@$(MAKE) --no-print-directory VARIANT=fuzz CC=clang build/fuzz/tests/fuzz
 	@mkdir -p build/fuzz/found

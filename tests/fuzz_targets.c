@@ -7,8 +7,11 @@
 #include "../frontend/frontend.h"
 #include "../frontend/pickle.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define MEMORY (256u << 20)
 
@@ -230,9 +233,80 @@ run_recipe(const char *p, size_t n)
 	run_part(p, n, parse_recipe);
 }
 
+/* ---- what else the commands read -------------------------------------------------------------------------------------------- */
+
+/* annotate copies a file that was loaded by its path: one that lies in memory. */
+static void
+run_annotate(const char *p, size_t n)
+{
+	char path[32];
+	mc_options o = options();
+	mc_report *rep = NULL;
+	mc_recipe *r = mc_recipe_new();
+	mc_model *m;
+	unsigned char sum = 0;
+	int fd = memfd_create("fuzz.onnx", 0);
+
+	assert_non_null(r);
+	assert_int_equal(mc_recipe_json(r, recipes[0], strlen(recipes[0]), NULL), MC_OK);
+	assert_true(fd >= 0 && write(fd, p, n) == (ssize_t)n);
+	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+	if (mc_load_path(path, &o, &m) == MC_OK && mc_can_annotate(m) && mc_analyze(m, r, &o, &rep) <= MC_INCOMPLETE)
+		mc_annotate(m, rep, swallow, &sum);
+	mc_report_free(rep);
+	mc_recipe_free(r);
+	mc_model_free(m);
+	close(fd);
+}
+
+static void
+write_diff(mc_status st, mc_diff *d)
+{
+	unsigned char sum = 0;
+
+	if (st == MC_OK)
+		mc_diff_write(d, "md", swallow, &sum);
+	mc_diff_free(d);
+}
+
+static void
+run_reports(const char *p, size_t n)
+{
+	static const char other[] = "{\"schema\": \"memcrest-report/1\", \"peak\": {\"tensors\": 512}}";
+	mc_diff *d = NULL;
+	mc_status st = mc_diff_reports(p, n, "a", p, n, "b", &d);
+
+	write_diff(st, d);
+	d = NULL;
+	st = mc_diff_reports(p, n, "a", other, sizeof other - 1, "b", &d);
+	write_diff(st, d);
+}
+
+static void
+run_measured(const char *p, size_t n)
+{
+	static const char text[] = "memcrest-ir 1\nparam %w \"w\" : fp32[4, 4] trainable\ninput %x : fp32[4, 4]\n%y : fp32[4, 4] = linear(%x, %w)\n%l : fp32[] = sum(%y)\noutput %l\n";
+	mc_options o = options();
+	mc_report *rep = NULL;
+	mc_recipe *r = mc_recipe_new();
+	mc_model *m;
+	mc_diff *d = NULL;
+	mc_status st;
+
+	assert_non_null(r);
+	assert_int_equal(mc_load_memory(text, sizeof text - 1, "fuzz", &o, &m), MC_OK);
+	assert_true(mc_analyze(m, r, &o, &rep) <= MC_INCOMPLETE);
+	st = mc_diff_measured(rep, p, n, "snapshot", &d);
+	write_diff(st, d);
+	mc_report_free(rep);
+	mc_recipe_free(r);
+	mc_model_free(m);
+}
+
 static const struct fuzz_target table[] = {
 	{"zip", run_zip}, {"pickle", run_pickle}, {"modules", run_modules}, {"script", run_script}, {"program", run_program},
 	{"onnx", run_onnx}, {"text", run_text}, {"recipe", run_recipe}, {"framework", run_framework}, {"estimate", run_estimate},
+	{"annotate", run_annotate}, {"reports", run_reports}, {"measured", run_measured},
 };
 
 const struct fuzz_target *
