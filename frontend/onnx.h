@@ -1,7 +1,7 @@
 /*
  * What the parts of the ONNX frontend share: onnx_wire.c makes the slim copy, onnx.c reads the model, onnx_value.c its values and small
  * constants, onnx_node.c its nodes, onnx_scope.c where a node stands, onnx_call.c functions and branches, onnx_param.c which stored tensors are
- * parameters and what they are called, onnx_lossy.c what the exporter dropped. formats.md section 4 has the format.
+ * parameters and what they are called, onnx_tied.c which of them are one, onnx_lossy.c what the exporter dropped. formats.md section 4 has the format.
  */
 #ifndef MC_ONNX_H
 #define MC_ONNX_H
@@ -120,6 +120,10 @@ bool onnx_read_signature(struct onnx *);
 bool onnx_initializers(struct onnx *, const Onnx__Graph *);
 bool onnx_is_stored(const struct onnx *, const char *name);
 void onnx_find_params(struct onnx *);
+struct spec *onnx_spec(const struct onnx *, struct str name);    /* NULL = the signature does not have it */
+
+/* onnx_tied.c */
+void onnx_find_ties(struct onnx *);
 
 /* onnx_lossy.c */
 void onnx_report_losses(struct onnx *);

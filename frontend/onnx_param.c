@@ -2,8 +2,7 @@
  * ONNX files: which stored tensors are parameters, which are buffers, which are neither, and what they are called in the model.
  *
  * The dynamo exporter lists all parameters and buffers in a text, the signature; a stored tensor is one of them by its own name, or because it was
- * folded from exactly one of them (a Linear's weight, transposed). One that is not stored is another name of a tied one if the module that it
- * belongs to reads a stored one in its stead.
+ * folded from exactly one of them (a Linear's weight, transposed). onnx_tied.c finds those that are second names.
  *
  * Without a signature names and uses decide: dotted names are the model's own; what the exporter made itself (onnx::MatMul_359, val_26) is a
  * parameter if it stands where an operator has its weights, and is called after the module that reads it.
@@ -60,8 +59,8 @@ onnx_read_signature(struct onnx *l)
 	return true;
 }
 
-static struct spec *
-spec_of(const struct onnx *l, struct str name)
+struct spec *
+onnx_spec(const struct onnx *l, struct str name)
 {
 	uint32_t id = strtab_find(l->targets, name);
 
@@ -87,7 +86,7 @@ folded_from(struct onnx *l, const char *name, bool *alone)
 	unsigned specs = 0, items = 0;
 
 	while (onnx_next_item(&list, &item)) {
-		struct spec *s = spec_of(l, item);
+		struct spec *s = onnx_spec(l, item);
 
 		items++;
 		if (s && (!found || !s->buffer)) {
@@ -130,7 +129,7 @@ static bool
 define_stored(struct onnx *l, const char *name, const Onnx__Tensor *t)
 {
 	bool alone = true;
-	struct spec *s = l->depth ? NULL : spec_of(l, onnx_str(name));
+	struct spec *s = l->depth ? NULL : onnx_spec(l, onnx_str(name));
 	uint32_t v;
 
 	if (!s && !l->depth)
@@ -400,72 +399,6 @@ mark_transposed(struct onnx *l, const struct use *uses)
 	}
 }
 
-static struct str
-leaf(struct str path)
-{
-	uint32_t n = path.n;
-
-	while (n && path.p[n - 1] != '.')
-		n--;
-	return str_sub(path, n, path.n);
-}
-
-/* Does the FX node that this one is part of read the parameter? */
-static bool
-fx_reads(const struct graph *g, uint32_t n, const struct spec *s)
-{
-	struct str args = graph_str(g, g->nodes[n].fx_args);
-	const char *p = args.n && s->alias.n ? memmem(args.p, args.n, s->alias.p, s->alias.n) : NULL;
-	uint32_t end = p ? (uint32_t)(p - args.p) + s->alias.n : 0;
-
-	return p && p > args.p && p[-1] == '%' && (end == args.n || !((args.p[end] | 32) >= 'a' && (args.p[end] | 32) <= 'z')) && args.p[end] != '_';
-}
-
-static void
-share(struct graph *g, uint32_t v, uint32_t with)
-{
-	struct val *x = &g->vals[v];
-	uint32_t name = x->name, full = x->full;
-
-	*x = g->vals[with];
-	x->name = name;
-	x->full = full;
-	val_shape(g, v, g->vals[with].rank, val_dims(g, with));
-	g->vals[v > with ? v : with].tied = v > with ? with : v;
-}
-
-/* The module of a node reads a stored parameter of another module, under the name that a missing one of its own has: both are one. */
-static void
-tie(struct onnx *l, uint32_t n, uint32_t *operand)
-{
-	struct graph *g = l->g;
-	struct val *x = &g->vals[*operand];
-	struct str module = scope_path(g, g->nodes[n].scope), own;
-	struct spec *s, *other;
-
-	if (x->kind != VAL_PARAM || !x->full || x->full != x->name || !module.n)
-		return;
-	own = str_fmt(l->c->a, "%.*s.%.*s", SFMT(module), SFMT(leaf(graph_str(g, x->full))));
-	s = spec_of(l, own);
-	other = spec_of(l, graph_str(g, x->full));
-	if (!s || !other || s == other || s->buffer || !fx_reads(g, n, other) || fx_reads(g, n, s))
-		return;
-	if (g->vals[s->val].kind == VAL_NONE) {
-		g->vals[s->val].full = s->full;
-		share(g, s->val, *operand);
-	}
-	if (g->vals[s->val].tied == *operand || g->vals[*operand].tied == s->val)
-		*operand = s->val;
-}
-
-static void
-find_ties(struct onnx *l)
-{
-	for (uint32_t n = 1; n < l->g->nnode; n++)
-		for (struct operands it = operands_of(l->g, n); operand_next(&it);)
-			tie(l, n, it.slot);
-}
-
 void
 onnx_find_params(struct onnx *l)
 {
@@ -475,7 +408,7 @@ onnx_find_params(struct onnx *l)
 
 	if (signature) {
 		mark_transposed(l, uses);
-		find_ties(l);
+		onnx_find_ties(l);
 	}
 	for (uint32_t v = 1; v < g->nval; v++)
 		if (g->vals[v].kind == VAL_CONST && !signature)

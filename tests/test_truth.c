@@ -199,10 +199,57 @@ jobs_equal_the_truth(void **state)
 	}
 }
 
+/* ---- files that lack something ---------------------------------------------------------------------------------- */
+
+/* ONNX: positions, checks and what was deleted as useless are not there; the highest points hardly know. */
+static const struct near {
+	const char *file, *truth;
+	double share;              /* of the peak that may differ */
+} near[] = {
+	{"marian_tiny.train.onnx", "marian_tiny--fp32", 0.0001},            /* tied under a name that is not stored; tables of sines */
+	{"marian_tiny.train.onnx", "marian_tiny--bf16-keep", 0.0001},
+	{"t5_tiny.train.onnx", "t5_tiny--encoder-frozen", 0.0001},          /* the tied embedding is not the encoder's to freeze */
+	{"t5_tiny.train.onnx", "t5_tiny--lora", 0.0025},                    /* a position bias for attention, with a mask that is all true */
+};
+
+static void
+compare_peak(const struct near *job, const struct step_row *got, const json_t *want)
+{
+	double truth = (double)number(want, "peak_bytes"), mine = (double)got->phases[got->phase].tensors;
+
+	if (mine > truth * (1 + job->share) || mine < truth * (1 - job->share))
+		fail_msg("%s: %.0f, truth %.0f", job->truth, mine, truth);
+	assert_string_equal(phase_name(got->phase), json_string_value(json_object_get(want, "phase")));
+}
+
+static void
+jobs_are_near_the_truth(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof near / sizeof near[0]; i++) {
+		char path[256];
+		json_t *truth;
+		struct analysed a;
+		char *recipe;
+
+		snprintf(path, sizeof path, "fixtures/truth/%s.json", near[i].truth);
+		truth = json_load_file(path, 0, NULL);
+		assert_non_null(truth);
+		recipe = recipe_of(truth, "");
+		snprintf(path, sizeof path, "fixtures/models/%s", near[i].file);
+		a = test_analyse_file(path, recipe);
+		for (unsigned k = 0; k < 2; k++)
+			compare_peak(&near[i], &a.r->r.steps[k + 1], json_array_get(json_object_get(truth, "steps"), k));
+		release_analysis(a);
+		free(recipe);
+		json_decref(truth);
+	}
+}
+
 int
 main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(jobs_equal_the_truth)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(jobs_equal_the_truth), cmocka_unit_test(jobs_are_near_the_truth)};
 
 	return cmocka_run_group_tests_name("truth", tests, NULL, NULL);
 }

@@ -111,17 +111,17 @@ read_mask(struct raiser *r, struct sdpa *t, uint32_t v)
 
 /* ---- queries and keys ------------------------------------------------------------------------------------------------------------------- */
 
+/* v without the number that it is multiplied by; 0 = it is multiplied by none. */
 static uint32_t
 unscaled(const struct graph *g, uint32_t v, double *scale)
 {
 	uint32_t n = maker_of(g, v);
 
-	*scale = 1;
 	if (!is_op(g, n, OP_ONNX_MUL))
-		return v;
+		return 0;
 	if (scalar_of(g, operand_of(g, n, 1), scale))
 		return operand_of(g, n, 0);
-	return scalar_of(g, operand_of(g, n, 0), scale) ? operand_of(g, n, 1) : v;
+	return scalar_of(g, operand_of(g, n, 0), scale) ? operand_of(g, n, 1) : 0;
 }
 
 static bool
@@ -213,7 +213,7 @@ read_scores(struct raiser *r, struct sdpa *t, uint32_t scores)
 		return false;
 	t->q = unscaled(g, operand_of(g, n, 0), &t->scale_q);
 	t->kt = unscaled(g, operand_of(g, n, 1), &t->scale_k);
-	t->scaled = t->scale_q != 1 && fabs(t->scale_q - t->scale_k) < 1e-3 * fabs(t->scale_q);
+	t->scaled = t->q && t->kt && fabs(t->scale_q - t->scale_k) < 1e-3 * fabs(t->scale_q);
 	if (!t->scaled) {
 		t->q = operand_of(g, n, 0);
 		t->kt = operand_of(g, n, 1);
@@ -274,13 +274,14 @@ write_attention(struct raiser *r, const struct sdpa *t)
 {
 	int64_t dim[MAX_RANK];
 	unsigned rank;
-	uint32_t q = as_recorded(r, 0, t->q), k = as_recorded(r, 1, t->k), v = as_recorded(r, 2, t->v), n = eager_node(r, OP_SDPA, 1);
+	uint32_t q = as_recorded(r, 0, t->q), k = as_recorded(r, 1, t->k), v = as_recorded(r, 2, t->v);
+	uint32_t mask = t->mask ? as_recorded(r, 3, t->mask) : 0, n = eager_node(r, OP_SDPA, 1);
 	double scale = t->scaled ? t->scale_q * t->scale_k : 1;
 
 	eager_tensor(r, n, "query", q);
 	eager_tensor(r, n, "key", k);
 	eager_tensor(r, n, "value", v);
-	eager_tensor(r, n, "attn_mask", t->mask);
+	eager_tensor(r, n, "attn_mask", mask);
 	eager_arg(r, n, "dropout_p", arg_float(dropout(r, t->dropout)));
 	eager_arg(r, n, "is_causal", arg_bool(t->causal));
 	if (!eager_size(r, t->q, dim, &rank) || !rank || fabs(scale * sqrt((double)dim[rank - 1]) - 1) > 1e-3)
