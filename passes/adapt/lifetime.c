@@ -94,6 +94,53 @@ hold_embeddings(struct lifetimes *l)
 		}
 }
 
+/* The last node of the call at depth d around node n; the model's own frame ends before what the loop appends. */
+static uint32_t
+frame_end(const struct lifetimes *l, uint32_t n, unsigned d)
+{
+	return d ? l->calls.last[l->calls.at[n] + d] : l->returns;
+}
+
+/* embeddings = inputs_embeds + position_embeddings: without names, what embeddings of a frame gave to its sums are locals of it. */
+static void
+hold_summands(struct lifetimes *l)
+{
+	const struct graph *g = l->g;
+
+	for (uint32_t n = 1; n < g->nnode; n++)
+		for (struct operands it = operands_of(g, n); g->nodes[n].op == OP_ADD && operand_next(&it);) {
+			uint32_t maker = g->vals[it.val].kind == VAL_NODE ? g->vals[it.val].node : 0;
+			unsigned d = calls_depth(g, n);
+
+			if (maker && g->nodes[maker].op == OP_EMBEDDING && calls_depth(g, maker) > d && calls_same(&l->calls, maker, n, d))
+				extend(l, it.val, frame_end(l, n, d));
+		}
+}
+
+/*
+ * x = self.norm(x + y): without names, what modules gave to a sum that only the norm behind it takes is let go when that returns. What the frame
+ * computed itself may have been bound anew by the sum.
+ */
+static void
+hold_for_norm(struct lifetimes *l)
+{
+	struct graph *g = l->g;
+	uint32_t *uses = NEW(l->a->c->a, uint32_t, g->nval);
+
+	uses_count(g, uses);
+	for (uint32_t n = 1; n + 1 < g->nnode; n++) {
+		unsigned d = calls_depth(g, n);
+		uint32_t norm = n + 1;
+
+		if (g->nodes[n].op != OP_ADD || uses[node_outs(g, n)[0]] != 1 || g->nodes[norm].op != OP_LAYER_NORM || calls_depth(g, norm) != d + 1 ||
+		    !calls_same(&l->calls, n, norm, d) || node_args(g, norm)->u.val != node_outs(g, n)[0])
+			continue;
+		for (struct operands x = operands_of(g, n); operand_next(&x);)
+			if (g->vals[x.val].kind == VAL_NODE && (calls_depth(g, g->vals[x.val].node) != d || !calls_same(&l->calls, n, g->vals[x.val].node, d)))
+				extend(l, x.val, l->calls.last[l->calls.at[norm] + d + 1]);
+	}
+}
+
 static bool
 is_composite(const struct lifetimes *l, uint32_t first, uint32_t last, unsigned d)
 {
@@ -448,6 +495,14 @@ fill_plan(struct lifetimes *l)
 		}
 }
 
+static void
+hold_unnamed(struct lifetimes *l)
+{
+	hold_embeddings(l);
+	hold_summands(l);
+	hold_for_norm(l);
+}
+
 bool
 pass_lifetime(struct analysis *a)
 {
@@ -463,7 +518,7 @@ pass_lifetime(struct analysis *a)
 	if (calls)
 		hold_for_loss(&l);
 	if (calls && !names)
-		hold_embeddings(&l);
+		hold_unnamed(&l);
 	if (!names)
 		hold_in_outermost(&l);
 	for (uint32_t i = 0; i < a->g->noutput; i++)
