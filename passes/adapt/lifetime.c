@@ -161,25 +161,55 @@ outermost_depth(const struct lifetimes *l)
 	return d;
 }
 
-/* Without names: what a composite module gives to the outermost frame is a local there (outputs = self.model(...)). */
+/* Per node: the entry of its call at depth d if that module calls others, 0 = it stands in no such call. */
+static uint32_t *
+composite_calls(const struct lifetimes *l, unsigned d)
+{
+	const struct graph *g = l->g;
+	uint32_t *call = NEW(l->a->c->a, uint32_t, g->nnode);
+
+	for (uint32_t n = 1; n < g->nnode; n++)
+		if (calls_depth(g, n) >= d) {
+			uint32_t at = l->calls.at[n] + d, first = l->calls.first[at];
+
+			call[n] = n != first ? call[first] : is_composite(l, n, l->calls.last[at], d) ? at : 0;
+		}
+	return call;
+}
+
+/* Per node in front of the last composite call: what it makes gets there. */
+static bool *
+goes_on(const struct lifetimes *l, const uint32_t *call)
+{
+	const struct graph *g = l->g;
+	bool *on = NEW(l->a->c->a, bool, g->nnode);
+
+	for (uint32_t n = g->nnode; n-- > 1;)
+		for (struct operands it = operands_of(g, n); operand_next(&it);) {
+			uint32_t maker = g->vals[it.val].kind == VAL_NODE ? g->vals[it.val].node : 0;
+
+			on[maker] |= maker && (call[n] ? call[maker] != call[n] : on[n]);
+		}
+	return on;
+}
+
+/*
+ * Without names: what a composite module gives to the outermost frame is a local there (outputs = self.model(...)). In a chain of them
+ * (x = self.layer1(x), x = self.layer2(x)) the name is bound again.
+ */
 static void
 hold_in_outermost(struct lifetimes *l)
 {
 	struct graph *g = l->g;
-	bool *composite = NEW(l->a->c->a, bool, g->nnode);
 	unsigned d = outermost_depth(l) + 1;
+	uint32_t *call = composite_calls(l, d);
+	bool *on = goes_on(l, call);
 
-	for (uint32_t n = 1; n < g->nnode; n++)
-		if (calls_depth(g, n) >= d) {
-			uint32_t at = l->calls.at[n] + d;
-
-			composite[n] = n == l->calls.first[at] ? is_composite(l, n, l->calls.last[at], d) : composite[l->calls.first[at]];
-		}
 	for (uint32_t n = 1; n < g->nnode; n++)
 		for (struct operands it = operands_of(g, n); operand_next(&it);) {
 			uint32_t maker = g->vals[it.val].kind == VAL_NODE ? g->vals[it.val].node : 0;
 
-			if (maker && composite[maker] && (calls_depth(g, n) < d || !calls_same(&l->calls, maker, n, d)))
+			if (maker && call[maker] && call[n] != call[maker] && !call[n] && !on[n])
 				extend(l, it.val, l->returns);
 		}
 }
