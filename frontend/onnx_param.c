@@ -399,6 +399,43 @@ mark_transposed(struct onnx *l, const struct use *uses)
 	}
 }
 
+/* ---- what is read by no node ------------------------------------------------------------------------------------------------------ */
+
+/* PyTorch's BatchNorm counts its batches in a buffer that ONNX has no use for: with running statistics there is one. */
+static void
+add_counter(struct onnx *l, uint32_t mean)
+{
+	struct graph *g = l->g;
+	struct str stored = graph_str(g, g->vals[mean].full), end = S("running_mean"), name;
+	struct spec *s;
+	uint32_t v;
+
+	if (g->vals[mean].kind != VAL_BUFFER || !str_ends(stored, end))
+		return;
+	name = str_fmt(l->c->a, "%.*snum_batches_tracked", SFMT(str_sub(stored, 0, stored.n - end.n)));
+	s = onnx_spec(l, name);
+	if (s ? g->vals[s->val].kind != VAL_NONE : l->nspec > 1 || strtab_find(l->targets, name))
+		return;
+	v = s ? s->val : val_new(g, VAL_BUFFER, name);
+	g->vals[v].kind = VAL_BUFFER;
+	g->vals[v].full = graph_name(g, name);
+	g->vals[v].dtype = DT_INT64;
+	g->vals[v].flags = VF_PERSISTENT;
+	val_shape(g, v, 0, NULL);
+	strtab_id(l->targets, name);
+}
+
+static void
+add_counters(struct onnx *l)
+{
+	struct graph *g = l->g;
+	bool pytorch = str_starts(g->producer, S("pytorch"));
+
+	for (uint32_t n = 1; pytorch && n < g->nnode; n++)
+		if (g->nodes[n].op == OP_ONNX_BATCH_NORM && g->nodes[n].narg > 3 && node_args(g, n)[3].kind == ARG_VAL)
+			add_counter(l, node_args(g, n)[3].u.val);
+}
+
 void
 onnx_find_params(struct onnx *l)
 {
@@ -415,4 +452,5 @@ onnx_find_params(struct onnx *l)
 			judge(l, v, &uses[v], v < l->stored_cap && l->stored[v]);
 	if (!signature)
 		judge_inputs(l, uses);
+	add_counters(l);
 }

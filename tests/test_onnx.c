@@ -118,6 +118,10 @@ statistics_are_buffers(void **state)
 	(void)state;
 	assert_int_equal(m->g->vals[v].kind, VAL_BUFFER);
 	assert_int_equal(m->g->vals[v].flags, VF_PERSISTENT);
+	v = find_val(m->g, "bn.num_batches_tracked");      /* the file has no use for it */
+	assert_int_equal(m->g->vals[v].kind, VAL_BUFFER);
+	assert_int_equal(m->g->vals[v].dtype, DT_INT64);
+	assert_int_equal(m->g->vals[v].rank, 0);
 	mc_model_free(m);
 }
 
