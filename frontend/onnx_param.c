@@ -332,6 +332,12 @@ is_filler(const struct onnx *l, const struct val *x)
 	return x->data == DATA_FLOATS && x->ndata > 0;
 }
 
+static bool
+from_pytorch(const struct onnx *l)
+{
+	return str_starts(l->g->producer, S("pytorch"));
+}
+
 static void
 judge(struct onnx *l, uint32_t v, const struct use *u, bool stored)
 {
@@ -339,8 +345,8 @@ judge(struct onnx *l, uint32_t v, const struct use *u, bool stored)
 	struct str name = graph_str(l->g, x->name);
 	bool own = stored && is_model_name(l, name), weight = u->weight && x->rank != RANK_UNKNOWN && x->rank > 0 && !is_filler(l, x);
 
-	if (!own && !weight)
-		return;
+	if (!own && (!weight || (!stored && from_pytorch(l))))
+		return;                /* PyTorch's exporters store parameters; Constant nodes have what code computed */
 	if (!dtype_is_float(x->dtype) || u->statistics || is_buffer_name(name)) {
 		x->kind = own ? VAL_BUFFER : VAL_CONST;
 		x->flags = own ? VF_PERSISTENT : 0;
@@ -429,9 +435,8 @@ static void
 add_counters(struct onnx *l)
 {
 	struct graph *g = l->g;
-	bool pytorch = str_starts(g->producer, S("pytorch"));
 
-	for (uint32_t n = 1; pytorch && n < g->nnode; n++)
+	for (uint32_t n = 1; from_pytorch(l) && n < g->nnode; n++)
 		if (g->nodes[n].op == OP_ONNX_BATCH_NORM && g->nodes[n].narg > 3 && node_args(g, n)[3].kind == ARG_VAL)
 			add_counter(l, node_args(g, n)[3].u.val);
 }

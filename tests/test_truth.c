@@ -83,9 +83,9 @@ add_prefix(json_t *patterns, const char *prefix)
 		json_array_set_new(patterns, i, json_sprintf("%s%s", prefix, json_string_value(json_array_get(patterns, i))));
 }
 
-/* The truth's recipe, with batch and seq as dims. */
+/* The truth's recipe, with batch and seq as dims unless the file's are fixed. */
 static char *
-recipe_of(json_t *truth, const char *prefix)
+recipe_of(json_t *truth, const char *prefix, bool fixed)
 {
 	json_t *r = json_deep_copy(json_object_get(truth, "recipe")), *dims = json_object();
 	const char *const size[] = {"batch", "seq"};
@@ -98,7 +98,10 @@ recipe_of(json_t *truth, const char *prefix)
 			json_object_set(dims, size[i], json_object_get(r, size[i]));
 			json_object_del(r, size[i]);
 		}
-	json_object_set_new(r, "dims", dims);
+	if (fixed)
+		json_decref(dims);
+	else
+		json_object_set_new(r, "dims", dims);
 	text = json_dumps(r, 0);
 	json_decref(r);
 	return text;
@@ -186,7 +189,7 @@ jobs_equal_the_truth(void **state)
 		snprintf(path, sizeof path, "fixtures/truth/%s.json", jobs[i].truth);
 		truth = json_load_file(path, 0, NULL);
 		assert_non_null(truth);
-		recipe = recipe_of(truth, jobs[i].prefix);
+		recipe = recipe_of(truth, jobs[i].prefix, false);
 		snprintf(path, sizeof path, "fixtures/models/%s", jobs[i].file);
 		a = test_analyse_file(path, recipe);
 		for (unsigned k = 0; k < 2; k++)
@@ -205,11 +208,16 @@ jobs_equal_the_truth(void **state)
 static const struct near {
 	const char *file, *truth;
 	double share;              /* of the peak that may differ */
+	bool fixed;                /* the file has no dims to bind */
 } near[] = {
-	{"marian_tiny.train.onnx", "marian_tiny--fp32", 0.0001},            /* tied under a name that is not stored; tables of sines */
-	{"marian_tiny.train.onnx", "marian_tiny--bf16-keep", 0.0001},
-	{"t5_tiny.train.onnx", "t5_tiny--encoder-frozen", 0.0001},          /* the tied embedding is not the encoder's to freeze */
-	{"t5_tiny.train.onnx", "t5_tiny--lora", 0.0025},                    /* a position bias for attention, with a mask that is all true */
+	{"marian_tiny.train.onnx", "marian_tiny--fp32", 0.0001, false},            /* tied under a name that is not stored; tables of sines */
+	{"marian_tiny.train.onnx", "marian_tiny--bf16-keep", 0.0001, false},
+	{"t5_tiny.train.onnx", "t5_tiny--encoder-frozen", 0.0001, false},          /* the tied embedding is not the encoder's to freeze */
+	{"t5_tiny.train.onnx", "t5_tiny--lora", 0.0025, false},                    /* a position bias for attention, with a mask that is all true */
+	{"roberta_tiny.train.onnx", "roberta_tiny--lora", 0.0005, false},          /* forward peak: summands of embeddings, x = self.norm(x + y) */
+	{"densenet_tiny.legacy.onnx", "densenet_tiny--bf16", 0.0001, true}, /* a chain of composite modules; num_batches_tracked */
+	{"codegen_tiny.legacy.onnx", "codegen_tiny--mixed", 0.0008, true},  /* a Constant node that Gather reads is no parameter */
+	{"stablelm_tiny.legacy.onnx", "stablelm_tiny--lora", 0.002, true},  /* folded tables of sines converted to the dtype of q */
 };
 
 static void
@@ -235,7 +243,7 @@ jobs_are_near_the_truth(void **state)
 		snprintf(path, sizeof path, "fixtures/truth/%s.json", near[i].truth);
 		truth = json_load_file(path, 0, NULL);
 		assert_non_null(truth);
-		recipe = recipe_of(truth, "");
+		recipe = recipe_of(truth, near[i].fixed ? "model." : "", near[i].fixed);
 		snprintf(path, sizeof path, "fixtures/models/%s", near[i].file);
 		a = test_analyse_file(path, recipe);
 		for (unsigned k = 0; k < 2; k++)

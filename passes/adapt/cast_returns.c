@@ -94,7 +94,8 @@ find_dtypes(struct returns *r)
 static bool
 wants_one_dtype(unsigned op)
 {
-	static const uint16_t ops[] = {OP_LINEAR, OP_MATMUL, OP_MM, OP_BMM, OP_ADDMM, OP_BADDBMM, OP_CONV, OP_CONV_TRANSPOSE, OP_CONVOLUTION, OP_SDPA, OP_EINSUM};
+	static const uint16_t ops[] = {OP_LINEAR, OP_MATMUL, OP_MM, OP_BMM, OP_ADDMM, OP_BADDBMM, OP_CONV, OP_CONV_TRANSPOSE, OP_CONVOLUTION, OP_SDPA, OP_EINSUM,
+		OP_LAYER_NORM, OP_GROUP_NORM};
 
 	for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
 		if (ops[i] == op)
@@ -155,10 +156,11 @@ turn_class(struct returns *r, unsigned cls)
 	return r->converts[cls] = true;
 }
 
+/* Operators that neither compute in fp32 for the sake of it nor end what does. */
 static bool
-only_moves(unsigned op)
+passes_on(unsigned op)
 {
-	return op == OP_VIEW || op == OP_RESHAPE || op == OP_TRANSPOSE || op == OP_PERMUTE || op == OP_UNSQUEEZE || op == OP_SQUEEZE || op == OP_SLICE ||
+	return op == OP_ADD || op == OP_DROPOUT || op == OP_VIEW || op == OP_RESHAPE || op == OP_TRANSPOSE || op == OP_PERMUTE || op == OP_UNSQUEEZE || op == OP_SQUEEZE || op == OP_SLICE ||
 	    op == OP_SELECT || op == OP_EXPAND || op == OP_CONTIGUOUS || op == OP_CONSTANT_PAD || op == OP_PAD || op == OP_T;
 }
 
@@ -171,7 +173,7 @@ from_integers(const struct graph *g, uint32_t n)
 	return x->kind == ARG_VAL && !dtype_is_float(g->vals[x->u.val].dtype);
 }
 
-/* A conversion right in front of the operator was to the dtype of the other operand. */
+/* A conversion right in front of the operator, or of a sum in front of it, was to the dtype of the other operand. */
 static bool
 turn_one(struct returns *r, uint32_t n)
 {
@@ -211,7 +213,7 @@ blame(struct returns *r, uint32_t n)
 			return turn_class(r, class_of(r->g, wide));
 		if ((direct || from_integers(r->g, wide)) && r->g->nodes[wide].op == OP_TO && r->k->up[wide] == wide && !r->k->written[wide])
 			return turn_one(r, wide);
-		direct &= only_moves(r->g->nodes[wide].op);
+		direct &= passes_on(r->g->nodes[wide].op);
 		n = wide;
 	}
 	return false;

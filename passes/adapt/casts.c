@@ -147,6 +147,28 @@ source_says(const struct graph *g, uint32_t n)
 	return before + behind + 1 == total ? spelled(line, before, &total) : SAID_NOTHING;
 }
 
+/* Is v a table of fp32 that the exporter computed, or made of one? To convert it to fp32 would do nothing in any file. */
+static bool
+is_folded(const struct casts *k, uint32_t v)
+{
+	const struct val *x = &k->g->vals[v];
+
+	if (!dtype_is_float(x->dtype))
+		return false;
+	return x->kind == VAL_CONST ? x->rank && !x->full : x->kind == VAL_NODE && k->folded[x->node];
+}
+
+static bool
+makes_folded(const struct casts *k, uint32_t n)
+{
+	bool any = false;
+
+	for (struct operands it = operands_of(k->g, n); operand_next(&it); any = true)
+		if (!is_folded(k, it.val) && k->g->vals[it.val].kind != VAL_CONST)
+			return false;
+	return any;
+}
+
 /* ---- conversions ------------------------------------------------------------------------------------------------- */
 
 static void
@@ -171,6 +193,8 @@ convert(struct casts *k, uint32_t n, uint32_t src)
 		up = k->written[n] = true;
 	else if (said == SAID_BACK)
 		casts_back(k, n, src);
+	else if (!low && !on_device && is_folded(k, x))
+		casts_back(k, n, 0);
 	else if ((low && dtype->dtype == g->file_dtype) || on_device || (g->vals[x].kind == VAL_INPUT && dtype_is_float(g->vals[x].dtype)) || (!low && src))
 		casts_back(k, n, src);
 	else
@@ -263,10 +287,12 @@ pass_casts(struct analysis *a)
 		return true;
 	k.up = NEW(a->c->a, uint32_t, g->nnode);
 	k.written = NEW(a->c->a, bool, g->nnode);
+	k.folded = NEW(a->c->a, bool, g->nnode);
 	k.renamed = NEW(a->c->a, uint32_t, g->nval);
 	for (uint32_t n = 1; n < g->nnode; n++) {
 		uint32_t src = derived_from(&k, n);
 
+		k.folded[n] = makes_folded(&k, n);
 		if (is_conversion(g, n))
 			convert(&k, n, src);
 		else

@@ -10,6 +10,7 @@ struct casts {
 	struct calls calls;
 	uint32_t *up;              /* per node: the "up" conversion that it derives from within its call, 0 = none */
 	bool *written;             /* per node: the source line says what the conversion is */
+	bool *folded;              /* per node: made of constants that an exporter computed, and of nothing else */
 	uint32_t *renamed;         /* per value: the operand of the no-op "up" that made it, 0 = none */
 };
 
