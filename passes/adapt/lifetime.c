@@ -543,10 +543,10 @@ pass_lifetime(struct analysis *a)
 	while (!a->plan.loss_in_model && l.returns > 1 && a->g->nodes[l.returns].flags & NF_LOSS)
 		l.returns--;
 	by_use(&l, calls);
-	if (names)
-		by_name(&l);
-	if (calls)
+	if (calls) {
+		by_name(&l);       /* what adapters add has its frames in any file */
 		hold_for_loss(&l);
+	}
 	if (calls && !names)
 		hold_unnamed(&l);
 	if (!names)

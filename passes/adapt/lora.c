@@ -127,7 +127,7 @@ set_frames(struct lora *l, uint32_t n, uint32_t line, const char *text, bool inn
 	struct graph *g = l->g;
 	uint16_t keep = l->nframe ? (uint16_t)(l->nframe - 1) : 0, count = keep;
 
-	if (!g->has_frames)
+	if (!g->has_frames && !l->nframe)
 		return;
 	ROOM(l->a->c->a, g->frames, g->nframe, g->frame_cap, (uint32_t)keep + 3);
 	memcpy(g->frames + g->nframe, g->frames + l->frame, keep * sizeof *g->frames);
@@ -418,6 +418,24 @@ adapt_embedding(struct lora *l, const struct base *b)
 	add_sum(l, b, u);
 }
 
+/* A file without stack traces says nothing of the callers; PEFT's own frame is known all the same. */
+static void
+find_frames(struct lora *l, uint32_t n)
+{
+	struct graph *g = l->g;
+	unsigned depth = g->scopes[l->scope].depth;
+
+	l->frame = g->nodes[n].frame;
+	l->nframe = g->nodes[n].nframe;
+	if (g->has_frames || !depth)
+		return;
+	ROOM(l->a->c->a, g->frames, g->nframe, g->frame_cap, depth);
+	memset(g->frames + g->nframe, 0, depth * sizeof *g->frames);
+	l->frame = g->nframe;
+	l->nframe = (uint16_t)(depth + 1);
+	g->nframe += depth;
+}
+
 /* The module keeps its node, inside base_layer, under a new result; the old result is the adapted sum. */
 static bool
 extend(struct lora *l, uint32_t n)
@@ -432,8 +450,7 @@ extend(struct lora *l, uint32_t n)
 		g->vals[b.bias].flags |= VF_TRAINABLE;
 	b.out = lora_value(l, b.result, "base");
 	l->scope = g->nodes[n].scope;
-	l->frame = g->nodes[n].frame;
-	l->nframe = g->nodes[n].nframe;
+	find_frames(l, n);
 	l->modality = g->nodes[n].modality;
 	node_outs(g, n)[0] = b.out;
 	g->vals[b.out].node = n;
