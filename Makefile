@@ -32,7 +32,7 @@ build/libmemcrest.a: $(B)/libmemcrest.a
 build/libmemcrest.so: $(B)/libmemcrest.so
 	cp $< $@
 
-$(B)/memcrest: $(B)/main.o $(B)/cli_options.o $(B)/cli_pair.o $(B)/libmemcrest.a
+$(B)/memcrest: $(B)/main.o $(B)/cli_options.o $(B)/cli_pair.o $(B)/cli_terminal.o $(B)/libmemcrest.a
 	$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS)
 $(B)/libmemcrest.a: $(OBJ)
 	rm -f $@
@@ -200,6 +200,6 @@ install: all docs
 clean:
 	rm -rf build
 
--include $(OBJ:.o=.d) $(B)/main.d $(B)/cli_options.d $(B)/cli_pair.d $(wildcard $(B)/tests/*.d)
+-include $(OBJ:.o=.d) $(B)/main.d $(B)/cli_options.d $(B)/cli_pair.d $(B)/cli_terminal.d $(wildcard $(B)/tests/*.d)
 
 .PHONY: adversary all bench check clean damage demo deps docs embed examples fuzz golden install lint python_tests tests torture tsan tsan_run valgrind valgrind_run wheel

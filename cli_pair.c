@@ -19,13 +19,11 @@ with_report(struct cli *c, int (*use)(struct cli *, const mc_model *, const mc_r
 {
 	mc_model *m = NULL;
 	mc_report *r = NULL;
-	mc_status st = mc_load_path(c->model, &c->options, &m);
+	mc_status st = load(c, c->model, &m);
 	int code = EXIT_BAD;
 
-	print_diagnostics(c, of_model, m);
 	if (st == MC_OK)
-		st = mc_analyze(m, c->recipe, &c->options, &r);
-	print_diagnostics(c, of_report, r);
+		st = analyse(c, mc_analyze, m, c->recipe, &r);
 	if (st == MC_OK || st == MC_INCOMPLETE)
 		code = use(c, m, r, st);
 	mc_report_free(r);
@@ -68,45 +66,6 @@ run_annotate(struct cli *c)
 
 /* ---- differences ------------------------------------------------------------------------------------------------------ */
 
-struct text {                      /* a file, or a report that was written to memory */
-	char *p;
-	size_t n;
-};
-
-static int
-append(void *user, const void *p, size_t n)
-{
-	struct text *t = user;
-	char *q = realloc(t->p, t->n + n + 1);
-
-	if (!q)
-		return 1;
-	memcpy(q + t->n, p, n);
-	t->p = q;
-	t->n += n;
-	return 0;
-}
-
-static bool
-read_whole(const char *path, uint64_t most, struct text *t)
-{
-	FILE *f = fopen(path, "rb");
-	char piece[65536];
-	size_t n = 0;
-
-	while (f && t->n <= most && (n = fread(piece, 1, sizeof piece, f)) > 0)
-		if (append(t, piece, n) != 0)
-			break;
-	if (f && n == 0 && !ferror(f)) {
-		fclose(f);
-		return true;
-	}
-	fprintf(stderr, "%s: error E001: cannot open the file: %s\n", path, f && !ferror(f) ? "it is too large" : strerror(errno));
-	if (f)
-		fclose(f);
-	return false;
-}
-
 static bool
 is_report(const char *path)
 {
@@ -123,14 +82,12 @@ analyse_to_text(struct cli *c, const char *path, const mc_recipe *recipe, struct
 {
 	mc_model *m = NULL;
 	mc_report *r = NULL;
-	mc_status st = mc_load_path(path, &c->options, &m);
+	mc_status st = load(c, path, &m);
 	bool ok;
 
-	print_diagnostics(c, of_model, m);
 	if (st == MC_OK)
-		st = mc_analyze(m, recipe, &c->options, &r);
-	print_diagnostics(c, of_report, r);
-	ok = (st == MC_OK || st == MC_INCOMPLETE) && mc_write(r, "json", append, t) == MC_OK;
+		st = analyse(c, mc_analyze, m, recipe, &r);
+	ok = (st == MC_OK || st == MC_INCOMPLETE) && mc_write(r, "json", append_text, t) == MC_OK;
 	mc_report_free(r);
 	mc_model_free(m);
 	return ok;
@@ -175,6 +132,8 @@ run_diff(struct cli *c)
 
 	if (!c->nother)
 		return usage_error("diff takes two reports, two models, or a model and two recipes; there is only", c->model);
+	if (c->nother == 1 && c->about_model && is_report(name[0]) && is_report(name[1]))
+		return usage_error("two reports are compared as they are, and options about a model do not change them", "");
 	if (read_side(c, name[0], &t[0]) && read_side(c, name[1], &t[1])) {
 		mc_status st = mc_diff_reports(t[0].p ? t[0].p : "", t[0].n, name[0], t[1].p ? t[1].p : "", t[1].n, name[1], &d);
 

@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -21,7 +20,7 @@
 int
 usage_error(const char *what, const char *arg)
 {
-	fprintf(stderr, "memcrest: %s%s%s; memcrest --help shows what there is\n", what, *arg ? " " : "", arg);
+	fprintf(stderr, "memcrest: error E100: %s%s%s; memcrest --help shows what there is\n", what, *arg ? " " : "", arg);
 	return EXIT_BAD;
 }
 
@@ -78,20 +77,68 @@ say_time(struct cli *c, const char *what)
 	c->clock = now;
 }
 
-/* Width and colours are those of the terminal that the report goes to; NO_COLOR is obeyed. */
-static void
-look_at_terminal(struct cli *c)
-{
-	const char *columns = getenv("COLUMNS"), *no_colour = getenv("NO_COLOR"), *term = getenv("TERM");
-	struct winsize w;
+/* ---- input ------------------------------------------------------------------------------------------------------- */
 
-	if (c->output || !isatty(STDOUT_FILENO))
-		return;
-	c->view.colour = !(no_colour && *no_colour) && term && strcmp(term, "dumb") != 0;
-	if (columns && atoi(columns) > 0)
-		c->view.width = (unsigned)atoi(columns);
-	else if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0)
-		c->view.width = w.ws_col;
+int
+append_text(void *user, const void *p, size_t n)
+{
+	struct text *t = user;
+	char *q = realloc(t->p, t->n + n + 1);
+
+	if (!q)
+		return 1;
+	memcpy(q + t->n, p, n);
+	t->p = q;
+	t->n += n;
+	return 0;
+}
+
+bool
+read_whole(const char *path, uint64_t most, struct text *t)
+{
+	FILE *f = fopen(path, "rb");
+	char piece[65536];
+	size_t n = 0;
+
+	while (f && t->n <= most && (n = fread(piece, 1, sizeof piece, f)) > 0)
+		if (append_text(t, piece, n) != 0)
+			break;
+	if (f && n == 0 && !ferror(f)) {
+		fclose(f);
+		return true;
+	}
+	fprintf(stderr, "%s: error E001: cannot open the file: %s\n", path, f && !ferror(f) ? "it is too large" : strerror(errno));
+	if (f)
+		fclose(f);
+	return false;
+}
+
+mc_status
+load(struct cli *c, const char *path, mc_model **m)
+{
+	struct progress *p = progress_start(c, "reading the model");
+	mc_status st;
+
+	say_time(c, NULL);
+	st = mc_load_path(path, &c->options, m);
+	progress_end(p);
+	say_time(c, "reading");
+	print_diagnostics(c, of_model, *m);
+	return st;
+}
+
+mc_status
+analyse(struct cli *c, mc_status (*make)(const mc_model *, const mc_recipe *, const mc_options *, mc_report **), const mc_model *m, const mc_recipe *recipe, mc_report **r)
+{
+	struct progress *p = progress_start(c, "simulating two steps");
+	mc_status st;
+
+	say_time(c, NULL);
+	st = make(m, recipe, &c->options, r);
+	progress_end(p);
+	say_time(c, "analysing");
+	print_diagnostics(c, of_report, *r);
+	return st;
 }
 
 /* ---- output --------------------------------------------------------------------------------------------------- */
@@ -163,9 +210,16 @@ write_named(const struct cli *c, struct result r)
 }
 
 int
-write_output(const struct cli *c, struct result r)
+write_output(struct cli *c, struct result r)
 {
-	if (c->output ? write_named(c, r) : write_to(c, r, stdout))
+	bool ok;
+
+	if (!c->output && (strcmp(c->format, "text") == 0 || strcmp(c->format, "events") == 0))
+		pager_open(c);
+	say_time(c, NULL);
+	ok = c->output ? write_named(c, r) : write_to(c, r, stdout);
+	say_time(c, "writing");
+	if (ok || (c->pager && errno == EPIPE))
 		return EXIT_DONE;
 	fprintf(stderr, "memcrest: writing %s failed: %s\n", c->output ? c->output : "the report", strerror(errno));
 	return EXIT_BAD;
@@ -183,7 +237,7 @@ judge(const struct cli *c, mc_status st, mc_fit fit)
 	if (c->command->verdict == NO_VERDICT)
 		fit = MC_FITS;
 	if ((c->command->verdict == MUST_JUDGE || c->fit) && fit == MC_NOT_ASKED)
-		return usage_error("a --budget or a --device is needed by", c->fit ? "--fit" : c->command->name);
+		return usage_error("a --budget above 0, or a --device, is needed by", c->fit ? "--fit" : c->command->name);
 	if (fit == MC_DOES_NOT_FIT)
 		return EXIT_NO;
 	if ((st == MC_INCOMPLETE || fit == MC_MAY_FIT) && !c->allow_incomplete)
@@ -227,21 +281,15 @@ report(struct cli *c, mc_status (*make)(const mc_model *, const mc_recipe *, con
 	mc_status st;
 	int code = EXIT_BAD;
 
-	say_time(c, NULL);
-	st = mc_load_path(c->model, &c->options, &m);
-	say_time(c, "reading");
-	print_diagnostics(c, of_model, m);
+	st = load(c, c->model, &m);
 	if (st == MC_OK)
-		st = make(m, c->recipe, &c->options, &r);
-	say_time(c, "analysing");
-	print_diagnostics(c, of_report, r);
+		st = analyse(c, make, m, c->recipe, &r);
 	if (st == MC_OK || st == MC_INCOMPLETE)
 		code = judge(c, st, mc_report_fit(r));
 	if (code != EXIT_BAD && make == mc_analyze && strcmp(c->format, "html") == 0)
 		analyse_beside(c, m);
 	if (code != EXIT_BAD && write_output(c, (struct result){r, write_report}))
 		code = EXIT_BAD;
-	say_time(c, "writing");
 	free_beside(c);
 	mc_report_free(r);
 	mc_model_free(m);
@@ -269,16 +317,6 @@ run_events(struct cli *c)
 
 /* ---- sweeps -------------------------------------------------------------------------------------------------------- */
 
-static int
-show_progress(void *user, size_t done, size_t total)
-{
-	(void)user;
-	fprintf(stderr, "\r%zu of %zu", done, total);
-	if (done == total)
-		fprintf(stderr, "\r\033[K");
-	return fflush(stderr) != 0;
-}
-
 /* NAME=VALUES */
 static bool
 add_column(mc_sweep *s, const char *text)
@@ -293,14 +331,18 @@ add_column(mc_sweep *s, const char *text)
 static mc_status
 sweep(struct cli *c, mc_sweep *s)
 {
-	bool shows = isatty(STDERR_FILENO) && !c->quiet;
+	struct progress *p;
+	mc_status st;
 
 	for (unsigned i = 0; i < c->nvary; i++)
 		if (!add_column(s, c->vary[i]))
 			return MC_BAD_INPUT;
 	if (c->fit && mc_sweep_fit(s, c->fitted) != MC_OK)
 		return MC_BAD_INPUT;
-	return mc_sweep_run(s, &c->options, c->threads, shows ? show_progress : NULL, NULL);
+	p = progress_start(c, "configurations");
+	st = mc_sweep_run(s, &c->options, c->threads, progress_count, p);
+	progress_end(p);
+	return st;
 }
 
 /* What `advise` and `sweep` do between reading the model and judging the table. */
@@ -315,9 +357,11 @@ make_sweep(struct cli *c, const mc_model *m, mc_sweep **s)
 static mc_status
 make_advice(struct cli *c, const mc_model *m, mc_sweep **s)
 {
-	bool shows = isatty(STDERR_FILENO) && !c->quiet;
+	struct progress *p = progress_start(c, "changes");
+	mc_status st = mc_advise(m, c->recipe, &c->options, c->threads, progress_count, p, s);
 
-	return mc_advise(m, c->recipe, &c->options, c->threads, shows ? show_progress : NULL, NULL, s);
+	progress_end(p);
+	return st;
 }
 
 static int
@@ -325,12 +369,13 @@ run_table(struct cli *c, mc_status (*make)(struct cli *, const mc_model *, mc_sw
 {
 	mc_model *m = NULL;
 	mc_sweep *s = NULL;
-	mc_status st = mc_load_path(c->model, &c->options, &m);
+	mc_status st = load(c, c->model, &m);
 	int code = EXIT_BAD;
 
-	print_diagnostics(c, of_model, m);
+	say_time(c, NULL);
 	if (st == MC_OK)
 		st = make(c, m, &s);
+	say_time(c, "analysing");
 	print_diagnostics(c, of_sweep, s);
 	if (st == MC_OK || st == MC_INCOMPLETE)
 		code = judge(c, st, mc_sweep_best(s));
@@ -353,16 +398,22 @@ run_advise(struct cli *c)
 	return run_table(c, make_advice);
 }
 
+static int
+is_events(const char *format)
+{
+	return strcmp(format, "events") == 0;
+}
+
 static const struct command commands[] = {
-	{"estimate", "MODEL", "predict the peak memory of one training job", run_estimate, mc_has_format, NO_VERDICT, 0},
-	{"check", "MODEL", "the same against a --budget or a --device: exit code 0 fits, 1 does not", run_estimate, mc_has_format, MUST_JUDGE, 0},
-	{"sweep", "MODEL", "a table over --vary NAME=VALUES..; with --fit the largest that fits", run_sweep, mc_sweep_has_format, MAY_JUDGE, 0},
-	{"advise", "MODEL", "what to change so that it fits a --budget or a --device, best first", run_advise, mc_sweep_has_format, MUST_JUDGE, 0},
-	{"inspect", "MODEL", "say what the file holds, without training it", run_inspect, mc_has_format, NO_VERDICT, 0},
-	{"annotate", "MODEL", "the ONNX model again with the analysis in its metadata, to -o OUT.onnx", run_annotate, mc_has_format, NO_VERDICT, 0},
-	{"diff", "A B", "what grew between two reports (JSON), two models, or a model and two recipes", run_diff, mc_diff_has_format, NO_VERDICT, 2},
-	{"compare", "MODEL", "the prediction beside a --measured snapshot of PyTorch's allocator", run_compare, mc_diff_has_format, NO_VERDICT, 0},
-	{"events", "MODEL", "list every allocation and release of the two simulated steps", run_events, mc_has_format, NO_VERDICT, 0},
+	{"estimate", "MODEL", "predict the peak memory of one training job", run_estimate, mc_has_format, NO_VERDICT, 0, NULL},
+	{"check", "MODEL", "the same against a --budget or a --device: exit code 0 fits, 1 does not", run_estimate, mc_has_format, MUST_JUDGE, 0, NULL},
+	{"sweep", "MODEL", "a table over --vary NAME=VALUES..; with --fit the largest that fits", run_sweep, mc_sweep_has_format, MAY_JUDGE, 0, NULL},
+	{"advise", "MODEL", "what to change so that it fits a --budget or a --device, best first", run_advise, mc_sweep_has_format, MUST_JUDGE, 0, NULL},
+	{"inspect", "MODEL", "say what the file holds, without training it", run_inspect, mc_has_format, NO_VERDICT, 0, NULL},
+	{"annotate", "MODEL", "the ONNX model again with the analysis in its metadata, to -o OUT.onnx", run_annotate, mc_has_format, NO_VERDICT, 0, NULL},
+	{"diff", "A B", "what grew between two reports (JSON), two models, or a model and two recipes", run_diff, mc_diff_has_format, NO_VERDICT, 2, "diff takes two reports, two models, or a model and two recipes; there is none"},
+	{"compare", "MODEL", "the prediction beside a --measured snapshot of PyTorch's allocator", run_compare, mc_diff_has_format, NO_VERDICT, 0, "compare takes a model and --measured SNAPSHOT.pickle; there is no model"},
+	{"events", "MODEL", "list every allocation and release of the two simulated steps", run_events, is_events, NO_VERDICT, 0, NULL},
 };
 #define NCOMMAND (sizeof commands / sizeof commands[0])
 
@@ -374,7 +425,7 @@ run(struct cli *c, const struct command *cmd, int argc, char **argv)
 	c->command = cmd;
 	for (int i = 2; i < argc; i++) {
 		if (strcmp(argv[i], "--help") == 0)
-			return print_help(commands, NCOMMAND);
+			return print_help(c, commands, NCOMMAND);
 		if (argv[i][0] == '-' && argv[i][1]) {
 			int code = read_option(c, argc, argv, &i);
 
@@ -383,13 +434,13 @@ run(struct cli *c, const struct command *cmd, int argc, char **argv)
 		} else if (c->model && c->nother < cmd->most_others) {
 			c->others[c->nother++] = argv[i];
 		} else if (c->model) {
-			return usage_error("one model at a time, not also", argv[i]);
+			return usage_error(cmd->most_others ? "three files at most, not also" : "one model at a time, not also", argv[i]);
 		} else {
 			c->model = argv[i];
 		}
 	}
 	if (!c->model)
-		return usage_error("which model? A file name is missing after", cmd->name);
+		return usage_error(cmd->lacks ? cmd->lacks : "which model? A file name is missing after", cmd->lacks ? "" : cmd->name);
 	look_at_terminal(c);
 	return cmd->run(c);
 }
@@ -412,7 +463,8 @@ main(int argc, char **argv)
 		if (strcmp(argv[1], commands[i].name) == 0)
 			code = run(&c, &commands[i], argc, argv);
 	if (code < 0)
-		code = global_option(commands, NCOMMAND, argv[1]);
+		code = global_option(&c, commands, NCOMMAND, argv[1]);
+	pager_close(&c);
 	mc_recipe_free(c.recipe);
 	return code;
 }

@@ -92,7 +92,7 @@ MC_API mc_status mc_load_memory(const void *data, size_t n, const char *name, co
 MC_API void mc_model_free(mc_model *);
 MC_API size_t mc_model_diagnostics(const mc_model *, mc_diagnostic *out, size_t cap);        /* how many there are */
 
-/* Recipes: every key at its default, then set one by one or from JSON; later wins. The first error stays and makes mc_analyze() fail. */
+/* Recipes: every key at its default, then set one by one or from JSON; later wins. A call that fails says why and leaves the recipe as it was. */
 MC_API mc_recipe *mc_recipe_new(void);                               /* NULL: no memory */
 MC_API mc_recipe *mc_recipe_copy(const mc_recipe *);                 /* NULL: no memory */
 MC_API void mc_recipe_free(mc_recipe *);

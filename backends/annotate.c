@@ -4,6 +4,7 @@
  * earlier run added is replaced. Nodes have metadata from IR version 10 on, so that an older version number becomes 10; nothing else changes.
  */
 #include "../ir/api.h"
+#include "json_part.h"
 #include "notes.h"
 
 #include <stdlib.h>
@@ -28,6 +29,7 @@ struct splice {
 	const unsigned char **at;  /* per note: the first node of that name, which has it */
 	uint64_t ir_version;       /* the file's */
 	uint64_t noted;            /* bytes that nodes of the top graph have */
+	struct buf added;          /* what the node at hand gains */
 };
 
 /* ---- the wire ------------------------------------------------------------------------------------------------------ */
@@ -138,13 +140,18 @@ entry_bytes(struct splice *s, struct buf *b, uint32_t number, const char *key, u
 }
 
 static void
-entry_factors(struct splice *s, struct buf *b, uint32_t number, const struct factors *f)
+entry_factors(struct buf *b, uint32_t number, const struct factors *f)
 {
-	struct str text = S("{");
+	json_t *o = json_object();
+	struct buf text = {0};
 
 	for (unsigned i = 0; i < FAC_COUNT; i++)
-		text = str_fmt(s->a, "%.*s%s\"%s\":%llu", SFMT(text), i ? "," : "", factor_name(i), (unsigned long long)f->of[i]);
-	entry(b, number, PREFIX "factors", str_fmt(s->a, "%.*s}", SFMT(text)));
+		json_put(&o, factor_name(i), json_bytes(f->of[i]));
+	json_line(o, &text);
+	json_decref(o);
+	entry(b, number, PREFIX "factors", (struct str){text.p ? text.p : "", (uint32_t)text.n});
+	b->failed |= text.failed;
+	free(text.p);
 }
 
 static bool
@@ -174,12 +181,14 @@ node_name(const struct field *node)
 	return name;
 }
 
-/* What a node gains; b stays empty if nothing is known of it. */
+/* What a node gains, in s->added; nothing if nothing is known of it. */
 static void
-node_entries(struct splice *s, const struct field *node, struct buf *b)
+node_entries(struct splice *s, const struct field *node)
 {
 	const struct note *n = note_of(s->notes, node_name(node));
+	struct buf *b = &s->added;
 
+	b->n = 0;
 	if (!n)
 		return;
 	if (!s->at[n - s->notes->list]) {
@@ -191,13 +200,14 @@ node_entries(struct splice *s, const struct field *node, struct buf *b)
 	entry_bytes(s, b, NODE_METADATA, PREFIX "bytes_at_peak", factors_total(&n->at));
 	entry_bytes(s, b, NODE_METADATA, PREFIX "bytes_saved_for_backward", n->saved);
 	if (factors_total(&n->at))
-		entry_factors(s, b, NODE_METADATA, &n->at);
+		entry_factors(b, NODE_METADATA, &n->at);
 	if (n->modality)
 		entry(b, NODE_METADATA, PREFIX "modality", str_of(modality_name(n->modality)));
 	if (n->trainable)
 		entry(b, NODE_METADATA, PREFIX "trainable", S("true"));
 	if (n->peak)
 		entry(b, NODE_METADATA, PREFIX "peak", S("true"));
+	s->out->failed |= b->failed;
 }
 
 /* Bytes of what is kept of a message: all but our own entries of an earlier run. */
@@ -218,28 +228,23 @@ static void
 put_node(struct splice *s, const struct field *node)
 {
 	const unsigned char *p = node->p;
-	struct buf added = {0};
 	struct field f;
 
-	node_entries(s, node, &added);
-	put_head(s->out, GRAPH_NODE, kept(node, NODE_METADATA) + added.n);
+	node_entries(s, node);
+	put_head(s->out, GRAPH_NODE, kept(node, NODE_METADATA) + s->added.n);
 	while (next_field(&p, node->end, &f))
 		if (f.number != NODE_METADATA || !is_ours(&f))
 			copy(s, &f);
-	buf_put(s->out, added.p, added.n);
-	s->out->failed |= added.failed;
-	free(added.p);
+	buf_put(s->out, s->added.p, s->added.n);
 }
 
 static uint64_t
 node_size(struct splice *s, const struct field *node)
 {
-	struct buf added = {0};
 	uint64_t n;
 
-	node_entries(s, node, &added);
-	n = kept(node, NODE_METADATA) + added.n;
-	free(added.p);
+	node_entries(s, node);
+	n = kept(node, NODE_METADATA) + s->added.n;
 	return 1 + varint_size(n) + n;
 }
 
@@ -274,7 +279,7 @@ model_entries(struct splice *s)
 	entry_bytes(s, s->out, MODEL_METADATA, PREFIX "peak_allocated_bytes", r->memory.allocated);
 	entry_bytes(s, s->out, MODEL_METADATA, PREFIX "peak_reserved_bytes", r->memory.reserved);
 	entry(s->out, MODEL_METADATA, PREFIX "peak_at", str_fmt(s->a, "step %u, %s: %.*s", r->peak_step, phase_name(st->phase), SFMT(peak_place(r, s->a))));
-	entry_factors(s, s->out, MODEL_METADATA, peak_factors(r));
+	entry_factors(s->out, MODEL_METADATA, peak_factors(r));
 	entry_bytes(s, s->out, MODEL_METADATA, PREFIX "bytes_elsewhere", st->tensors - s->noted);
 	if (s->ir_version < IR_VERSION)
 		entry_bytes(s, s->out, MODEL_METADATA, PREFIX "ir_version_was", s->ir_version);
@@ -308,20 +313,29 @@ struct job {
 	struct arena *a;
 };
 
+static void
+release(void *p)
+{
+	free(((struct splice *)p)->added.p);
+}
+
 static bool
 work(void *arg)
 {
 	struct job *j = arg;
-	struct splice s = {j->r, notes_make(j->r, j->a), j->out, j->a, NULL, IR_VERSION, 0};
+	struct splice *s = NEW(j->a, struct splice, 1);
 
-	s.at = NEW(j->a, const unsigned char *, s.notes->n + 1u);
-	put_model(&s, j->m->map, (const unsigned char *)j->m->map + j->m->map_size);
+	*s = (struct splice){.r = j->r, .notes = notes_make(j->r, j->a), .out = j->out, .a = j->a, .ir_version = IR_VERSION};
+	arena_defer(j->a, release, s);
+	s->at = NEW(j->a, const unsigned char *, s->notes->n + 1u);
+	put_model(s, j->m->map, (const unsigned char *)j->m->map + j->m->map_size);
 	return !j->out->failed;
 }
 
 struct sink {
 	mc_write_fn *fn;
 	void *user;
+	bool refused;              /* by fn */
 };
 
 static int
@@ -329,7 +343,8 @@ forward(void *user, const void *p, size_t n)
 {
 	struct sink *s = user;
 
-	return s->fn(s->user, p, n);
+	s->refused = s->refused || s->fn(s->user, p, n) != 0;
+	return s->refused;
 }
 
 int
@@ -341,12 +356,11 @@ mc_can_annotate(const mc_model *m)
 mc_status
 mc_annotate(const mc_model *m, const mc_report *r, mc_write_fn *fn, void *user)
 {
-	struct sink sink = {fn, user};
+	struct sink sink = {fn, user, false};
 	struct buf out = {.write = forward, .user = &sink};
 	struct ctx c;
 	struct job j = {m, r ? &r->r : NULL, &out, NULL};
 	mc_status st;
-	bool ok;
 
 	if (!mc_can_annotate(m) || !r || !r->r.sched)
 		return MC_BAD_INPUT;
@@ -354,8 +368,9 @@ mc_annotate(const mc_model *m, const mc_report *r, mc_write_fn *fn, void *user)
 		return MC_NO_MEMORY;
 	j.a = c.a;
 	st = ctx_enter(&c, work, &j);
-	ok = buf_flush(&out);
+	if ((!buf_flush(&out) || st == MC_BAD_INPUT) && st != MC_LIMIT)
+		st = sink.refused ? MC_BAD_INPUT : MC_NO_MEMORY;
 	free(out.p);
 	ctx_close(&c);
-	return st == MC_OK && !ok ? MC_BAD_INPUT : st;
+	return st;
 }

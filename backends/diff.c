@@ -4,7 +4,8 @@
  */
 #include "diff.h"
 
-#include <jansson.h>
+#include "../frontend/frontend.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +14,7 @@
 struct inputs {
 	struct mc_diff *d;
 	struct str text[2];
-	json_t *o[2];
+	const json_t *o[2];
 	const struct report *r;
 };
 
@@ -39,26 +40,16 @@ diff_begin(mc_diff **out)
 
 /* ---- reading -------------------------------------------------------------------------------------------------------- */
 
-static void
-drop(void *p)
-{
-	json_decref(p);
-}
-
 static bool
 read_report(struct inputs *in, unsigned i)
 {
 	struct ctx *c = &in->d->c;
-	const char *schema;
-	json_error_t e;
 
 	c->file = i ? in->d->title_b : in->d->title_a;
-	in->o[i] = json_loadb(in->text[i].p, in->text[i].n, 0, &e);
+	in->o[i] = json_read(c, in->text[i]);
 	if (!in->o[i])
-		return diag(c, DIAG_JSON_BAD, e.line, e.column, e.text);
-	arena_defer(c->a, drop, in->o[i]);
-	schema = json_string_value(json_object_get(in->o[i], "schema"));
-	if (!schema || strcmp(schema, "memcrest/report") != 0)
+		return false;
+	if (!str_eq(json_get_str(in->o[i], "schema"), S("memcrest/report")))
 		return diag(c, DIAG_JSON_FIELD, SFMT(S("schema")), "memcrest/report");
 	return true;
 }
@@ -68,14 +59,6 @@ number(const json_t *o, const char *a, const char *b)
 {
 	o = json_object_get(o, a);
 	return json_integer_value(b ? json_object_get(o, b) : o);
-}
-
-static struct str
-text_of(const json_t *o, const char *key)
-{
-	const json_t *s = json_object_get(o, key);
-
-	return json_is_string(s) ? (struct str){json_string_value(s), (uint32_t)json_string_length(s)} : S("");
 }
 
 static int64_t
@@ -135,15 +118,15 @@ static struct pair *
 match(struct inputs *in, const char *list, const char *key, uint32_t *n)
 {
 	struct strtab *names = strtab_new(in->d->c.a);
-	const json_t *l[2] = {json_object_get(in->o[0], list), json_object_get(in->o[1], list)}, *x;
+	const json_t *l[2] = {json_object_get(in->o[0], list), json_object_get(in->o[1], list)};
 	struct pair *p = NEW(in->d->c.a, struct pair, json_array_size(l[0]) + json_array_size(l[1]) + 1);
-	size_t i;
 
 	for (unsigned side = 0; side < 2; side++)
-		json_array_foreach(l[side], i, x) {
-			uint32_t id = strtab_id(names, text_of(x, key));
+		for (size_t i = 0; i < json_array_size(l[side]); i++) {
+			const json_t *x = json_array_get(l[side], i);
+			uint32_t id = strtab_id(names, json_get_str(x, key));
 
-			p[id].name = text_of(x, key);
+			p[id].name = json_get_str(x, key);
 			*(side ? &p[id].b : &p[id].a) = total(json_object_get(x, "factors"));
 		}
 	*n = strtab_count(names);
@@ -203,32 +186,39 @@ modality_rows(struct inputs *in)
 			diff_bytes(in->d, DIFF_MODALITIES, p[i].name, p[i].a, p[i].b);
 }
 
+/* A list is its items, one after the other. */
 static struct str
 value_text(struct inputs *in, const json_t *v)
 {
-	char *s = v ? json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
-	struct str out = str_copy(in->d->c.a, str_of(s ? s : "-"));
+	struct str out = S("");
 
-	free(s);
-	return out;
+	if (!v)
+		return S("-");
+	if (!json_is_array(v))
+		return json_text_of(&in->d->c, v);
+	for (size_t i = 0; i < json_array_size(v); i++)
+		out = str_fmt(in->d->c.a, "%.*s%s%.*s", SFMT(out), i ? ", " : "", SFMT(json_text_of(&in->d->c, json_array_get(v, i))));
+	return out.n ? out : S("none");
 }
 
 static void
 recipe_row(struct inputs *in, const char *outer, const char *key, const json_t *a, const json_t *b)
 {
 	struct mc_diff *d = in->d;
+	struct str text_a = value_text(in, a), text_b = value_text(in, b);
 
-	if (json_equal((json_t *)(uintptr_t)a, (json_t *)(uintptr_t)b))
+	if (a && b && a->kind == b->kind && str_eq(text_a, text_b))
 		return;
 	ROOM(d->c.a, d->rows, d->nrow, d->cap, 1);
-	d->rows[d->nrow] = (struct diff_row){.section = DIFF_RECIPE, .text_a = value_text(in, a), .text_b = value_text(in, b)};
-	d->rows[d->nrow++].name = str_fmt(d->c.a, "%s%s%s", outer, *outer ? "." : "", key);
+	d->rows[d->nrow++] = (struct diff_row){.section = DIFF_RECIPE, .text_a = text_a, .text_b = text_b,
+	    .name = str_fmt(d->c.a, "%s%s%s", outer, *outer ? "." : "", key)};
 }
 
 static void
 recipe_rows(struct inputs *in)
 {
-	json_t *a = json_object_get(in->o[0], "recipe"), *b = json_object_get(in->o[1], "recipe"), *x, *y;
+	const json_t *a = json_object_get(in->o[0], "recipe"), *b = json_object_get(in->o[1], "recipe");
+	json_t *x, *y;
 	const char *key, *key2;
 
 	json_object_foreach(b, key, x) {

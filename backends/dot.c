@@ -15,6 +15,7 @@ struct drawing {
 	const struct module_tree *tree;
 	struct emit *e;
 	unsigned depth;
+	struct factors *inside;    /* per folded module: of the things in it; a tied parameter lies with its reader, not where its name says */
 };
 
 static void
@@ -46,6 +47,15 @@ drawn_as(const struct drawing *d, uint32_t thing)
 	uint32_t row = folded(d, thing);
 
 	return row ? (uint64_t)1 << 32 | row : thing;
+}
+
+static void
+add_up(struct drawing *d)
+{
+	d->inside = NEW(d->e->a, struct factors, d->r->nmodule + 1u);
+	for (uint32_t i = 0; i < d->all->n; i++)
+		for (unsigned k = 0; k < FAC_COUNT; k++)
+			d->inside[folded(d, i)].of[k] += d->all->list[i].at.of[k];
 }
 
 static void
@@ -93,7 +103,7 @@ nodes(struct drawing *d)
 		if (row && d->tree->depth[row] < d->depth)
 			cluster(d, row);
 		else if (d->tree->depth[row] == d->depth && row)
-			node(d->e->b, (uint64_t)1 << 32 | row, m->path, &m->at, m->modality, m->peak_here);
+			node(d->e->b, (uint64_t)1 << 32 | row, m->path, &d->inside[row], m->modality, m->peak_here);
 		for (uint32_t i = d->tree->depth[row] < d->depth || !row ? d->tree->thing[row] : 0; i; i = d->tree->next_thing[i - 1]) {
 			const struct thing *t = &d->all->list[i - 1];
 
@@ -146,7 +156,7 @@ static bool
 write(const struct report *r, struct emit *e)
 {
 	struct things *all = things_make(r, e->a);
-	struct drawing d = {r, all, tree_of(r, all, e->a), e, e->view.depth ? e->view.depth : DEPTH};
+	struct drawing d = {r, all, tree_of(r, all, e->a), e, e->view.depth ? e->view.depth : DEPTH, NULL};
 	char h[32];
 
 	buf_str(e->b, S("digraph model {\n  graph [fontname=\"sans-serif\", rankdir=TB, style=\"rounded\", label=\""));
@@ -154,6 +164,7 @@ write(const struct report *r, struct emit *e)
 	if (r->sched)
 		buf_fmt(e->b, "\\npeak %s\", peak_bytes=\"%llu", human_bytes(r->steps[r->peak_step].tensors, h), (unsigned long long)r->steps[r->peak_step].tensors);
 	buf_str(e->b, S("\"];\n  node [fontname=\"sans-serif\", shape=box, style=\"filled,rounded\"];\n"));
+	add_up(&d);
 	nodes(&d);
 	edges(&d);
 	buf_str(e->b, S("}\n"));

@@ -202,16 +202,24 @@ drawing(struct page *p, const struct timeline *t, uint64_t tick)
 
 /* ---- what the cursor shows -------------------------------------------------------------------------------------------------- */
 
-static json_t *
-names_of(struct page *p, const struct timeline *t, json_t **op, json_t **module)
+/* All that the points name; made before any JSON, which the arena's end of memory would jump over. */
+static struct strtab *
+intern(struct page *p, const struct timeline *t)
 {
 	struct strtab *names = strtab_new(p->e->a);
-	json_t *list = json_array();
 
 	for (uint32_t i = 0; i < t->n; i++) {
-		json_add(op, json_integer(strtab_id(names, t->p[i].op)));
-		json_add(module, json_integer(strtab_id(names, t->p[i].module)));
+		strtab_id(names, t->p[i].op);
+		strtab_id(names, t->p[i].module);
 	}
+	return names;
+}
+
+static json_t *
+names_of(const struct strtab *names)
+{
+	json_t *list = json_array();
+
 	for (uint32_t i = 0; i < strtab_count(names); i++)
 		json_add(&list, json_text(strtab_str(names, i)));
 	return list;
@@ -223,11 +231,11 @@ phases_of(struct page *p)
 	const struct schedule *s = p->r->sched;
 	json_t *list = json_array();
 
-	for (uint32_t i = 0; i < s->nspan; i++) {
-		struct str micro = s->spans[i].micro ? str_fmt(p->e->a, ", micro-batch %u", (unsigned)s->spans[i].micro + 1) : S("");
-
-		json_add(&list, json_text(str_fmt(p->e->a, "step %u, %s%.*s", s->spans[i].step, phase_name(s->spans[i].phase), SFMT(micro))));
-	}
+	for (uint32_t i = 0; i < s->nspan; i++)
+		if (s->spans[i].micro)
+			json_add(&list, json_fmt("step %u, %s, micro-batch %u", s->spans[i].step, phase_name(s->spans[i].phase), (unsigned)s->spans[i].micro + 1));
+		else
+			json_add(&list, json_fmt("step %u, %s", s->spans[i].step, phase_name(s->spans[i].phase)));
 	return list;
 }
 
@@ -235,6 +243,7 @@ phases_of(struct page *p)
 static json_t *
 points(struct page *p, const struct timeline *t)
 {
+	const struct strtab *names = intern(p, t);
 	json_t *o = json_object(), *x = json_array(), *live = json_array(), *at = json_array(), *phase = json_array(), *op = json_array(), *module = json_array();
 	json_t *factors = json_array(), *words = json_array();
 
@@ -251,9 +260,11 @@ points(struct page *p, const struct timeline *t)
 		json_add(&x, json_integer((json_int_t)(percent_of(t, t->p[i].event) * 10)));
 		json_add(&live, json_integer((json_int_t)t->p[i].live));
 		json_add(&phase, json_integer(t->p[i].span));
+		json_add(&op, json_integer(strtab_find(names, t->p[i].op)));
+		json_add(&module, json_integer(strtab_find(names, t->p[i].module)));
 	}
 	json_put(&o, "peak", json_integer(t->peak));
-	json_put(&o, "names", names_of(p, t, &op, &module));
+	json_put(&o, "names", names_of(names));
 	json_put(&o, "phases", phases_of(p));
 	json_put(&o, "factors", factors);
 	json_put(&o, "words", words);

@@ -3,6 +3,10 @@
 
 #include "../ir/api.h"
 
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
 static struct str
 printable(struct str s)
 {
@@ -42,6 +46,24 @@ json_text(struct str s)
 {
 	s = printable(s);
 	return json_stringn_nocheck(s.p, s.n);
+}
+
+json_t *
+json_fmt(const char *fmt, ...)
+{
+	char *text = NULL;
+	json_t *out;
+	va_list ap;
+	int n;
+
+	va_start(ap, fmt);
+	n = vasprintf(&text, fmt, ap);
+	va_end(ap);
+	if (n < 0)
+		return NULL;
+	out = json_text((struct str){text, (uint32_t)n});
+	free(text);
+	return out;
 }
 
 json_t *
@@ -189,4 +211,57 @@ json_print(json_t *o, struct buf *b)
 	json_decref(o);
 	buf_str(b, S("\n"));
 	return ok && !b->failed;
+}
+
+void
+json_line(const json_t *o, struct buf *b)
+{
+	if (!o || json_dump_callback(o, sink, b, JSON_COMPACT | JSON_ENCODE_ANY))
+		b->failed = true;
+}
+
+/* ---- documents with a long list ---------------------------------------------------------------------------------- */
+
+/* All but the last two bytes, which wait. */
+static int
+hold_back(const char *p, size_t n, void *user)
+{
+	struct json_stream *s = user;
+
+	for (size_t i = 0; i < n; i++) {
+		if (s->nheld == 2) {
+			buf_put(s->b, s->held, 1);
+			s->held[0] = s->held[1];
+			s->nheld = 1;
+		}
+		s->held[s->nheld++] = p[i];
+	}
+	return s->b->failed ? -1 : 0;
+}
+
+void
+json_stream_open(struct json_stream *s, json_t *head, struct buf *b)
+{
+	*s = (struct json_stream){.b = b};
+	if (!head || json_dump_callback(head, hold_back, s, JSON_COMPACT))
+		b->failed = true;
+	json_decref(head);
+}
+
+void
+json_stream_item(struct json_stream *s, json_t *item)
+{
+	buf_str(s->b, s->more ? S(",\n") : S("\n"));
+	s->more = true;
+	json_line(item, s->b);
+	json_decref(item);
+}
+
+bool
+json_stream_close(struct json_stream *s)
+{
+	buf_str(s->b, S("\n"));
+	buf_put(s->b, s->held, s->nheld);
+	buf_str(s->b, S("\n"));
+	return !s->b->failed;
 }

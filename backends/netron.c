@@ -52,15 +52,16 @@ static bool
 write(const struct report *r, struct emit *e)
 {
 	const struct notes *all = notes_make(r, e->a);
-	json_t *o = json_object(), *metadata = json_array(), *metrics = json_array();
 	const struct step_row *st = &r->steps[r->peak_step];
+	struct str place = peak_place(r, e->a);
+	json_t *o = json_object(), *metadata = json_array(), *metrics = json_array();
 
 	json_put(&o, "signature", json_string("netron:attachment"));
 	bytes(&metrics, "model", S(""), "memcrest.peak_bytes", st->tensors);
 	bytes(&metrics, "model", S(""), "memcrest.peak_reserved_bytes", r->memory.reserved);
 	factors(&metrics, "model", S(""), peak_factors(r));
 	bytes(&metrics, "model", S(""), "memcrest.bytes_elsewhere", factors_total(&all->elsewhere));
-	item(&metadata, "model", S(""), "memcrest.peak_at", json_text(str_fmt(e->a, "step %u, %s: %.*s", r->peak_step, phase_name(st->phase), SFMT(peak_place(r, e->a)))));
+	item(&metadata, "model", S(""), "memcrest.peak_at", json_fmt("step %u, %s: %.*s", r->peak_step, phase_name(st->phase), SFMT(place)));
 	for (uint32_t i = 0; i < all->n; i++)
 		node(&metadata, &metrics, &all->list[i]);
 	json_put(&o, "metadata", metadata);

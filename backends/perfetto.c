@@ -12,20 +12,13 @@ enum track { TRACK_PHASES = 1, TRACK_OPERATORS };
 struct tracing {
 	const struct report *r;
 	struct emit *e;
-	bool more;                 /* not the first */
+	struct json_stream out;
 };
 
 static json_t *
 exact(uint64_t n)
 {
 	return json_integer(n > (uint64_t)EXACT ? EXACT : (json_int_t)n);
-}
-
-static int
-sink(const char *p, size_t n, void *user)
-{
-	buf_put(user, p, n);
-	return ((struct buf *)user)->failed ? -1 : 0;
 }
 
 static json_t *
@@ -43,23 +36,13 @@ entry(const char *kind, struct str name, unsigned track, uint64_t at)
 }
 
 static void
-add(struct tracing *t, json_t *o)
-{
-	buf_str(t->e->b, t->more ? S(",\n") : S("\n"));
-	t->more = true;
-	if (!o || json_dump_callback(o, sink, t->e->b, JSON_COMPACT))
-		t->e->b->failed = true;
-	json_decref(o);
-}
-
-static void
 name_track(struct tracing *t, const char *what, unsigned track, struct str name)
 {
 	json_t *o = entry("M", str_of(what), track, 0), *args = json_object();
 
 	json_put(&args, "name", json_text(name));
 	json_put(&o, "args", args);
-	add(t, o);
+	json_stream_item(&t->out, o);
 }
 
 static json_t *
@@ -80,7 +63,7 @@ slice(struct tracing *t, struct str name, unsigned track, uint64_t from, uint64_
 	json_put(&o, "dur", exact((to - from) * TICK));
 	if (of)
 		json_put(&o, "args", operator_args(t->r, of));
-	add(t, o);
+	json_stream_item(&t->out, o);
 }
 
 /* ---- tracks --------------------------------------------------------------------------------------------------------- */
@@ -135,7 +118,7 @@ counters(struct tracing *t)
 		for (unsigned i = 0; i < FAC_COUNT; i++)
 			json_put(&args, factor_name(i), exact(w.now.of[i]));
 		json_put(&o, "args", args);
-		add(t, o);
+		json_stream_item(&t->out, o);
 	}
 }
 
@@ -147,7 +130,20 @@ peak(struct tracing *t)
 	json_t *o = entry("i", str_fmt(t->e->a, "peak %s: %.*s", human_bytes(st->tensors, h), SFMT(peak_place(t->r, t->e->a))), TRACK_OPERATORS, st->event);
 
 	json_put(&o, "s", json_string("g"));
-	add(t, o);
+	json_stream_item(&t->out, o);
+}
+
+static json_t *
+envelope(void)
+{
+	json_t *o = json_object(), *metadata = json_object();
+
+	json_put(&metadata, "tool", json_string("memcrest " MC_VERSION));
+	json_put(&metadata, "time", json_string("one millisecond is one allocation or release"));
+	json_put(&o, "displayTimeUnit", json_string("ms"));
+	json_put(&o, "metadata", metadata);
+	json_put(&o, "traceEvents", json_array());
+	return o;
 }
 
 static bool
@@ -155,7 +151,7 @@ write(const struct report *r, struct emit *e)
 {
 	struct tracing t = {.r = r, .e = e};
 
-	buf_str(e->b, S("{\"displayTimeUnit\":\"ms\",\"metadata\":{\"tool\":\"memcrest " MC_VERSION "\",\"time\":\"one millisecond is one allocation or release\"},\"traceEvents\":["));
+	json_stream_open(&t.out, envelope(), e->b);
 	name_track(&t, "process_name", 0, str_fmt(e->a, "GPU 0, predicted: %.*s", SFMT(r->file)));
 	name_track(&t, "thread_name", TRACK_PHASES, S("phases"));
 	name_track(&t, "thread_name", TRACK_OPERATORS, S("operators"));
@@ -163,8 +159,7 @@ write(const struct report *r, struct emit *e)
 	operators(&t);
 	counters(&t);
 	peak(&t);
-	buf_str(e->b, S("\n]}\n"));
-	return !e->b->failed;
+	return json_stream_close(&t.out);
 }
 
 const struct backend backend_perfetto = {"perfetto", "a trace with counters and phases for ui.perfetto.dev", false, write};

@@ -20,11 +20,11 @@ static const struct {
 };
 
 static json_t *
-message(struct str s)
+message(json_t *text)
 {
 	json_t *o = json_object();
 
-	json_put(&o, "text", json_text(s));
+	json_put(&o, "text", text);
 	return o;
 }
 
@@ -72,7 +72,7 @@ location(const struct report *r, struct str module)
 
 /* The same finding in another run has the same one: it is made of the rule and the module, not of sizes. */
 static json_t *
-fingerprint(struct emit *e, const char *rule, struct str module)
+fingerprint(const char *rule, struct str module)
 {
 	uint64_t h = 14695981039346656037u;
 	json_t *o = json_object();
@@ -81,14 +81,14 @@ fingerprint(struct emit *e, const char *rule, struct str module)
 		h = (h ^ (unsigned char)*p) * 1099511628211u;
 	for (uint32_t i = 0; i < module.n; i++)
 		h = (h ^ (unsigned char)module.p[i]) * 1099511628211u;
-	json_put(&o, "memcrest/v1", json_text(str_fmt(e->a, "%016llx", (unsigned long long)h)));
+	json_put(&o, "memcrest/v1", json_fmt("%016llx", (unsigned long long)h));
 	return o;
 }
 
 /* ---- results ---------------------------------------------------------------------------------------------------------- */
 
 static json_t *
-result(const struct report *r, struct emit *e, const char *rule, const char *level, struct str text, struct str module)
+result(const struct report *r, const char *rule, const char *level, json_t *text, struct str module)
 {
 	json_t *o = json_object(), *locations = json_array();
 
@@ -97,7 +97,7 @@ result(const struct report *r, struct emit *e, const char *rule, const char *lev
 	json_put(&o, "message", message(text));
 	json_add(&locations, location(r, module));
 	json_put(&o, "locations", locations);
-	json_put(&o, "partialFingerprints", fingerprint(e, rule, module));
+	json_put(&o, "partialFingerprints", fingerprint(rule, module));
 	return o;
 }
 
@@ -105,12 +105,12 @@ static json_t *
 peak_result(const struct report *r, struct emit *e)
 {
 	const struct step_row *st = &r->steps[r->peak_step];
-	struct str module = scope_path(r->g, r->g->nodes[r->peak_node].scope);
+	struct str module = scope_path(r->g, r->g->nodes[r->peak_node].scope), place = peak_place(r, e->a);
 	json_t *o, *p = json_object();
 	char h[32], x[32];
 
-	o = result(r, e, rules[PEAK].id, rules[PEAK].level, str_fmt(e->a, "The peak of tensors is %s%s (%s bytes), in step %u, %s: %.*s", r->lower_bound ? "at least " : "",
-	    human_bytes(st->tensors, h), exact_bytes(st->tensors, x), r->peak_step, phase_name(st->phase), SFMT(peak_place(r, e->a))), module);
+	o = result(r, rules[PEAK].id, rules[PEAK].level, json_fmt("The peak of tensors is %s%s (%s bytes), in step %u, %s: %.*s", r->lower_bound ? "at least " : "",
+	    human_bytes(st->tensors, h), exact_bytes(st->tensors, x), r->peak_step, phase_name(st->phase), SFMT(place)), module);
 	json_put(&p, "tensors", json_bytes(st->tensors));
 	json_put(&p, "allocated", json_bytes(r->memory.allocated));
 	json_put(&p, "reserved", json_bytes(r->memory.reserved));
@@ -120,7 +120,7 @@ peak_result(const struct report *r, struct emit *e)
 }
 
 static void
-verdict_result(const struct report *r, struct emit *e, json_t **list)
+verdict_result(const struct report *r, json_t **list)
 {
 	const struct verdict *v = &r->verdict;
 	enum rule k = v->sure ? OVER : MAY_BE_OVER;
@@ -129,7 +129,7 @@ verdict_result(const struct report *r, struct emit *e, json_t **list)
 
 	if (!v->asked || (v->sure && v->fits))
 		return;
-	o = result(r, e, rules[k].id, rules[k].level, str_fmt(e->a, "%s a budget of %s", v->sure ? "This job does not fit in" : "This job may not fit in",
+	o = result(r, rules[k].id, rules[k].level, json_fmt("%s a budget of %s", v->sure ? "This job does not fit in" : "This job may not fit in",
 	    human_bytes(v->budget, h)), S(""));
 	p = json_object();
 	json_put(&p, "verdict", json_verdict(v));
@@ -138,7 +138,7 @@ verdict_result(const struct report *r, struct emit *e, json_t **list)
 }
 
 static void
-large_results(const struct report *r, struct emit *e, json_t **list)
+large_results(const struct report *r, json_t **list)
 {
 	char h[32];
 
@@ -146,7 +146,7 @@ large_results(const struct report *r, struct emit *e, json_t **list)
 		const struct alike_row *m = &r->modules_alike[i];
 		json_t *p = json_object(), *o;
 
-		o = result(r, e, rules[LARGE].id, rules[LARGE].level, str_fmt(e->a, "%.*s holds %s at the peak", SFMT(m->name), human_bytes(m->bytes, h)), m->name);
+		o = result(r, rules[LARGE].id, rules[LARGE].level, json_fmt("%.*s holds %s at the peak", SFMT(m->name), human_bytes(m->bytes, h)), m->name);
 		json_put(&p, "bytes", json_bytes(m->bytes));
 		json_put(&p, "count", json_integer(m->count));
 		json_put(&p, "factors", json_factors(&m->at));
@@ -156,12 +156,12 @@ large_results(const struct report *r, struct emit *e, json_t **list)
 }
 
 static void
-diag_results(const struct report *r, struct emit *e, json_t **list, const struct diag *d, uint32_t n)
+diag_results(const struct report *r, json_t **list, const struct diag *d, uint32_t n)
 {
 	static const char *const level[] = {[SEV_NOTE] = "note", [SEV_WARNING] = "warning", [SEV_ERROR] = "error"};
 
 	for (uint32_t i = 0; i < n && i < 1000; i++)
-		json_add(list, result(r, e, diag_name(d[i].code), level[d[i].severity], d[i].text, S("")));
+		json_add(list, result(r, diag_name(d[i].code), level[d[i].severity], json_text(d[i].text), S("")));
 }
 
 /* ---- rules --------------------------------------------------------------------------------------------------------------- */
@@ -174,8 +174,8 @@ rule(const char *id, const char *name, const char *help, const char *level)
 	json_put(&o, "id", json_string(id));
 	if (name)
 		json_put(&o, "name", json_string(name));
-	json_put(&o, "shortDescription", message(str_of(help)));
-	json_put(&o, "fullDescription", message(str_of(help)));
+	json_put(&o, "shortDescription", message(json_string(help)));
+	json_put(&o, "fullDescription", message(json_string(help)));
 	json_put(&configuration, "level", json_string(level));
 	json_put(&o, "defaultConfiguration", configuration);
 	return o;
@@ -200,18 +200,18 @@ driver(void)
 static bool
 write(const struct report *r, struct emit *e)
 {
-	json_t *o = json_object(), *run = json_object(), *tool = json_object(), *results = json_array(), *runs = json_array();
+	json_t *peak = peak_result(r, e), *o = json_object(), *run = json_object(), *tool = json_object(), *results = json_array(), *runs = json_array();
 
 	json_put(&o, "$schema", json_string("https://json.schemastore.org/sarif-2.1.0.json"));
 	json_put(&o, "version", json_string("2.1.0"));
 	json_put(&tool, "driver", driver());
 	json_put(&run, "tool", tool);
 	json_put(&run, "columnKind", json_string("utf16CodeUnits"));
-	json_add(&results, peak_result(r, e));
-	verdict_result(r, e, &results);
-	large_results(r, e, &results);
-	diag_results(r, e, &results, r->load_diags, r->nload_diag);
-	diag_results(r, e, &results, r->diags, r->ndiag);
+	json_add(&results, peak);
+	verdict_result(r, &results);
+	large_results(r, &results);
+	diag_results(r, &results, r->load_diags, r->nload_diag);
+	diag_results(r, &results, r->diags, r->ndiag);
 	json_put(&run, "results", results);
 	json_add(&runs, run);
 	json_put(&o, "runs", runs);

@@ -83,15 +83,17 @@ model(const struct report *r, struct xml *x)
 static void
 setting(struct xml *x, const char *outer, const char *key, const json_t *v)
 {
-	char *text = json_is_string(v) ? NULL : json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
+	struct buf text = {0};
 
-	if (!json_is_string(v) && !text)
+	if (!json_is_string(v))
+		json_line(v, &text);
+	if (text.failed)
 		xml_fail(x);
 	xml_open(x, "key");
 	xml_attr_fmt(x, "name", "%s%s%s", outer, *outer ? "." : "", key);
-	xml_attr(x, "value", json_is_string(v) ? (struct str){json_string_value(v), (uint32_t)json_string_length(v)} : str_of(text ? text : ""));
+	xml_attr(x, "value", json_is_string(v) ? (struct str){json_string_value(v), (uint32_t)json_string_length(v)} : (struct str){text.p ? text.p : "", (uint32_t)text.n});
 	xml_close(x);
-	free(text);
+	free(text.p);
 }
 
 static void

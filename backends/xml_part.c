@@ -1,4 +1,9 @@
-/* XML over libxml2's writer. What is written goes through to the report's own output; nothing is kept. */
+/*
+ * XML over libxml2's writer. What is written goes through to the report's own output; nothing is kept.
+ *
+ * The writer does not say everything that fails: a text that it has no memory to escape is left out, an element that it cannot note down is never
+ * closed. Therefore text is escaped before it gets it, and at the end as many elements must close as were opened.
+ */
 #include "xml_part.h"
 
 #include <libxml/xmlwriter.h>
@@ -11,8 +16,45 @@ struct xml {
 	xmlTextWriterPtr w;
 	struct emit *e;
 	struct buf clean;          /* text made fit for XML, NUL-terminated */
-	bool failed;
+	unsigned depth;            /* elements that are open */
+	bool failed, complained;   /* a call; the library on its way */
+	xmlStructuredErrorFunc structured;         /* the caller's */
+	xmlGenericErrorFunc generic;
+	void *structured_user, *generic_user;
 };
+
+/* libxml2 would print. Its two handlers are the thread's, so that it has ours only while a document is written. */
+#if LIBXML_VERSION < 21200
+static void
+complaint(void *user, xmlErrorPtr e)
+#else
+static void
+complaint(void *user, const xmlError *e)
+#endif
+{
+	struct xml *x = user;
+
+	(void)e;
+	x->complained = true;
+}
+
+static void
+remark(void *user, const char *fmt, ...)
+{
+	(void)fmt;
+	((struct xml *)user)->complained = true;
+}
+
+static void
+take_handlers(struct xml *x)
+{
+	x->structured = xmlStructuredError;
+	x->structured_user = xmlStructuredErrorContext;
+	x->generic = xmlGenericError;
+	x->generic_user = xmlGenericErrorContext;
+	xmlSetStructuredErrorFunc(x, complaint);
+	xmlSetGenericErrorFunc(x, remark);
+}
 
 static void
 release(void *p)
@@ -21,29 +63,36 @@ release(void *p)
 
 	if (x->w)
 		xmlFreeTextWriter(x->w);
+	if (x->complained)
+		xmlResetLastError();
+	xmlSetStructuredErrorFunc(x->structured_user, x->structured);
+	xmlSetGenericErrorFunc(x->generic_user, x->generic);
 	x->w = NULL;
 	free(x->clean.p);
 	x->clean.p = NULL;
 }
 
+/* A sink that fails is noticed at the end; the writer need not know. */
 static int
 sink(void *user, const char *p, int n)
 {
-	struct xml *x = user;
-
-	buf_put(x->e->b, p, (size_t)n);
-	return x->e->b->failed ? -1 : n;
+	buf_put(((struct xml *)user)->e->b, p, (size_t)n);
+	return n;
 }
 
 struct xml *
 xml_start(struct emit *e, bool declared)
 {
 	struct xml *x = NEW(e->a, struct xml, 1);
-	xmlOutputBufferPtr out = xmlOutputBufferCreateIO(sink, NULL, x, NULL);
+	xmlOutputBufferPtr out;
 
 	x->e = e;
-	x->w = out ? xmlNewTextWriter(out) : NULL;
 	arena_defer(e->a, release, x);
+	take_handlers(x);
+	out = xmlOutputBufferCreateIO(sink, NULL, x, NULL);
+	x->w = out ? xmlNewTextWriter(out) : NULL;
+	if (out && !x->w)
+		xmlOutputBufferClose(out);
 	x->failed = !x->w || xmlTextWriterSetIndent(x->w, declared) < 0;
 	if (!x->failed && declared)
 		x->failed = xmlTextWriterStartDocument(x->w, NULL, "UTF-8", NULL) < 0;
@@ -53,9 +102,12 @@ xml_start(struct emit *e, bool declared)
 bool
 xml_end(struct xml *x)
 {
-	bool ok = !x->failed && xmlTextWriterEndDocument(x->w) >= 0 && xmlTextWriterFlush(x->w) >= 0;
+	bool ok;
 
-	ok = ok && !x->e->b->failed && !x->clean.failed;
+	while (x->depth && !x->failed && !x->complained)
+		xml_close_html(x);
+	ok = !x->failed && xmlTextWriterEndDocument(x->w) >= 0 && xmlTextWriterFlush(x->w) >= 0;
+	ok = ok && !x->complained && !x->e->b->failed && !x->clean.failed;
 	arena_cancel(x->e->a, x);
 	return ok;
 }
@@ -90,7 +142,10 @@ clean(struct xml *x, struct str s)
 void
 xml_text(struct xml *x, struct str s)
 {
-	x->failed = x->failed || xmlTextWriterWriteString(x->w, clean(x, s)) < 0;
+	xmlChar *escaped = x->failed ? NULL : xmlEncodeSpecialChars(NULL, clean(x, s));
+
+	x->failed = !escaped || xmlTextWriterWriteRaw(x->w, escaped) < 0;
+	xmlFree(escaped);
 }
 
 void
@@ -123,18 +178,21 @@ void
 xml_open(struct xml *x, const char *name)
 {
 	x->failed = x->failed || xmlTextWriterStartElement(x->w, (const xmlChar *)name) < 0;
+	x->depth++;
 }
 
 void
 xml_close(struct xml *x)
 {
 	x->failed = x->failed || xmlTextWriterEndElement(x->w) < 0;
+	x->depth--;
 }
 
 void
 xml_close_html(struct xml *x)
 {
 	x->failed = x->failed || xmlTextWriterFullEndElement(x->w) < 0;
+	x->depth--;
 }
 
 void

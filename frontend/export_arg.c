@@ -108,7 +108,7 @@ export_define(struct loader *l, enum val_kind kind, struct str name, uint32_t *o
 	uint32_t v = val_new(l->g, kind, name), id = l->g->vals[v].name;
 
 	if (v >= l->c->lim.values)
-		return diag(l->c, DIAG_TOO_MANY, "values", (unsigned long long)v, (unsigned long long)l->c->lim.values);
+		return diag(l->c, DIAG_TOO_MANY, "values", (unsigned long long)l->c->lim.values);
 	if (*export_slot(l, &l->val_of, &l->val_cap, id) > l->region_first)
 		return diag(l->c, DIAG_DUPLICATE_VALUE, SFMT(name));
 	export_bind(l, id, v);

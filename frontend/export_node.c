@@ -204,7 +204,7 @@ read_node(struct loader *l, const json_t *node)
 		return ok;
 	op = find_op(l, target, &inplace);
 	if (l->g->nnode >= l->c->lim.nodes)
-		return diag(l->c, DIAG_TOO_MANY, "nodes", (unsigned long long)l->g->nnode, (unsigned long long)l->c->lim.nodes);
+		return diag(l->c, DIAG_TOO_MANY, "nodes", (unsigned long long)l->c->lim.nodes);
 	n = node_new(l->g, op, op ? op_narg(op) : (uint32_t)json_array_size(in), (uint32_t)count_results(out));
 	l->g->nodes[n].target = graph_name(l->g, target);
 	l->g->nodes[n].name = graph_name(l->g, json_get_str(node, "name"));

@@ -112,7 +112,7 @@ read_region(struct loader *l, const json_t *graph, const struct tensors *in, str
 	bool ok;
 
 	if (l->depth >= l->c->lim.depth)
-		return diag(l->c, DIAG_TOO_MANY, "nested graphs", (unsigned long long)l->depth, (unsigned long long)l->c->lim.depth);
+		return diag(l->c, DIAG_TOO_MANY, "nested graphs", (unsigned long long)l->c->lim.depth);
 	l->depth++;
 	l->region_first = l->g->nval - 1;
 	for (size_t i = 0; i < json_array_size(inputs) && i < in->n; i++)

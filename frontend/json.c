@@ -236,11 +236,22 @@ read_key(struct reader *r)
 	return true;
 }
 
+/* n members are left; recipes want to know that there were more. */
+static void
+note_repeated(json_t *j, uint32_t n, struct str again)
+{
+	j->repeats = n < j->n;
+	if (j->repeats)
+		j->u.member[n].key = again;
+	j->n = n;
+}
+
 /* Members with a name that comes again are dropped, then the table is made. */
 static void
 index_members(struct reader *r, json_t *j)
 {
 	struct json_member *m = j->u.member;
+	struct str again = S("");
 	uint32_t size = 16, n = 0;
 
 	while (size < j->n * 2)
@@ -254,28 +265,32 @@ index_members(struct reader *r, json_t *j)
 			k = (k + 1) & j->mask;
 		if (j->slot[k]) {
 			m[j->slot[k] - 1].value = m[i].value;
+			again = m[i].key;
 			continue;
 		}
 		m[n] = m[i];
 		j->slot[k] = ++n;
 	}
-	j->n = n;
+	note_repeated(j, n, again);
 }
 
 static void
 drop_repeated(json_t *j)
 {
 	struct json_member *m = j->u.member;
+	struct str again = S("");
 	uint32_t n = 0, k;
 
 	for (uint32_t i = 0; i < j->n; i++) {
 		for (k = 0; k < n && !str_eq(m[k].key, m[i].key);)
 			k++;
+		if (k < n)
+			again = m[i].key;
 		m[k].value = m[i].value;
 		m[k].key = m[i].key;
 		n += k == n;
 	}
-	j->n = n;
+	note_repeated(j, n, again);
 }
 
 /* What lies on the stack since it was opened becomes its entries. */
@@ -378,6 +393,8 @@ json_read(struct ctx *c, struct str text)
 	if (text.n)
 		memcpy(r.p, text.p, text.n);
 	r.end = r.p + text.n;
+	if (str_starts(text, S("\xef\xbb\xbf")))
+		r.p += 3;          /* some editors' mark that this is UTF-8 */
 	do {
 		if (!read_value(&r, &done) || (done && !read_behind(&r)))
 			return NULL;

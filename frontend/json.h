@@ -12,6 +12,7 @@ enum json_kind { JS_NULL, JS_FALSE, JS_TRUE, JS_INT, JS_REAL, JS_STRING, JS_ARRA
 typedef struct json json_t;
 struct json {
 	uint8_t kind;
+	bool repeats;              /* OBJECT: a name came again; member[n].key is such a one */
 	uint32_t n;                /* STRING: bytes; ARRAY, OBJECT: entries */
 	union {
 		int64_t i;

@@ -152,6 +152,7 @@ struct recipe_work {
 	struct str key, value;
 	int64_t n;
 	unsigned file;             /* of a framework */
+	struct recipe before;
 };
 
 mc_recipe *
@@ -193,11 +194,40 @@ mc_recipe_copy(const mc_recipe *from)
 	return w.to;
 }
 
+/* What sets several keys may fail behind the first. */
+static void
+keep_dims(struct recipe_work *w)
+{
+	struct recipe *old = &w->before;
+	struct dim_binding *dims = NEW(w->r->c.a, struct dim_binding, old->ndim + 1u);
+
+	if (old->ndim)
+		memcpy(dims, old->dims, old->ndim * sizeof *dims);
+	old->dims = dims;
+	old->dim_cap = old->ndim + 1u;
+}
+
+/* A call that fails leaves the recipe as it was, so that the next one may go well. */
+static mc_status
+change(struct recipe_work *w, bool (*set)(void *))
+{
+	mc_status st;
+
+	w->before = w->r->r;
+	w->r->c.nerror = 0;
+	st = ctx_enter(&w->r->c, set, w);
+	if (st != MC_OK)
+		w->r->r = w->before;
+	return st;
+}
+
 static bool
 set_text(void *arg)
 {
 	struct recipe_work *w = arg;
 
+	if (str_starts(w->value, S("{")))
+		keep_dims(w);
 	return recipe_set_json(&w->r->c, &w->r->r, w->key, w->value);
 }
 
@@ -215,6 +245,7 @@ read_json(void *arg)
 	struct recipe_work *w = arg;
 	bool ok;
 
+	keep_dims(w);
 	w->r->c.file = str_copy(w->r->c.a, w->key);
 	ok = w->file ? framework_read(&w->r->c, &w->r->r, w->file, w->value, w->r->c.file) : recipe_read_json(&w->r->c, &w->r->r, w->value);
 	w->r->c.file = S("");
@@ -224,17 +255,17 @@ read_json(void *arg)
 mc_status
 mc_recipe_set(mc_recipe *r, const char *key, const char *value)
 {
-	struct recipe_work w = {r, str_of(key), str_of(value), 0, 0};
+	struct recipe_work w = {.r = r, .key = str_of(key), .value = str_of(value)};
 
-	return ctx_enter(&r->c, set_text, &w);
+	return change(&w, set_text);
 }
 
 mc_status
 mc_recipe_set_dim(mc_recipe *r, const char *name, int64_t value)
 {
-	struct recipe_work w = {r, str_of(name), S(""), value, 0};
+	struct recipe_work w = {.r = r, .key = str_of(name), .n = value};
 
-	return ctx_enter(&r->c, set_dim, &w);
+	return change(&w, set_dim);
 }
 
 static struct str
@@ -246,9 +277,9 @@ slice(const char *text, size_t n)
 mc_status
 mc_recipe_json(mc_recipe *r, const char *text, size_t n, const char *name)
 {
-	struct recipe_work w = {r, str_of(name ? name : "recipe"), slice(text, n), 0, 0};
+	struct recipe_work w = {.r = r, .key = str_of(name ? name : "recipe"), .value = slice(text, n)};
 
-	return ctx_enter(&r->c, read_json, &w);
+	return change(&w, read_json);
 }
 
 int
@@ -260,7 +291,7 @@ mc_recipe_has_file(const char *kind)
 mc_status
 mc_recipe_file(mc_recipe *r, const char *kind, const char *text, size_t n, const char *name)
 {
-	struct recipe_work w = {r, str_of(name ? name : kind), slice(text, n), 0, framework_by_name(str_of(kind))};
+	struct recipe_work w = {.r = r, .key = str_of(name ? name : kind), .value = slice(text, n), .file = framework_by_name(str_of(kind))};
 
-	return w.file ? ctx_enter(&r->c, read_json, &w) : MC_BAD_INPUT;
+	return w.file ? change(&w, read_json) : MC_BAD_INPUT;
 }

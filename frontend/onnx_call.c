@@ -55,9 +55,9 @@ static bool
 enter(struct onnx *l, const char *what)
 {
 	if (l->depth >= l->c->lim.depth)
-		return diag(l->c, DIAG_TOO_MANY, what, (unsigned long long)l->depth, (unsigned long long)l->c->lim.depth);
+		return diag(l->c, DIAG_TOO_MANY, what, (unsigned long long)l->c->lim.depth);
 	if (l->g->nnode > l->g->file_nodes + MAX_INLINED)
-		return diag(l->c, DIAG_TOO_MANY, "nodes after inlining", (unsigned long long)l->g->nnode, (unsigned long long)(l->g->file_nodes + MAX_INLINED));
+		return diag(l->c, DIAG_TOO_MANY, "nodes after inlining", (unsigned long long)(l->g->file_nodes + MAX_INLINED));
 	l->depth++;
 	return true;
 }

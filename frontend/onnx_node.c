@@ -231,7 +231,7 @@ bool
 onnx_new_node(struct onnx *l, unsigned op, uint32_t narg, uint32_t nout, uint32_t *n)
 {
 	if (l->g->nnode >= l->c->lim.nodes)
-		return diag(l->c, DIAG_TOO_MANY, "nodes after inlining", (unsigned long long)l->g->nnode, (unsigned long long)l->c->lim.nodes);
+		return diag(l->c, DIAG_TOO_MANY, "nodes after inlining", (unsigned long long)l->c->lim.nodes);
 	*n = node_new(l->g, op, narg, nout);
 	return true;
 }

@@ -38,7 +38,7 @@ read_line(struct onnx *l, struct str line)
 	strtab_id(l->targets, target);
 	ROOM(l->c->a, l->spec, l->nspec, l->spec_cap, 1);
 	l->spec[l->nspec++] = spec;
-	return l->nspec < l->c->lim.values || diag(l->c, DIAG_TOO_MANY, "parameters", (unsigned long long)l->nspec, (unsigned long long)l->c->lim.values);
+	return l->nspec < l->c->lim.values || diag(l->c, DIAG_TOO_MANY, "parameters", (unsigned long long)l->c->lim.values);
 }
 
 bool

@@ -125,7 +125,7 @@ onnx_define(struct onnx *l, enum val_kind kind, const char *name, uint32_t *out)
 	const struct binding *b;
 
 	if (l->g->nval >= l->c->lim.values)
-		return diag(l->c, DIAG_TOO_MANY, "values", (unsigned long long)l->g->nval, (unsigned long long)l->c->lim.values);
+		return diag(l->c, DIAG_TOO_MANY, "values", (unsigned long long)l->c->lim.values);
 	*out = onnx_new_val(l, kind, onnx_str(name));
 	if (!onnx_bind(l, name, *out))
 		return false;

@@ -282,7 +282,7 @@ walk_field(struct walk *w, unsigned message, const struct field *f, uint64_t pay
 static bool
 count(struct walk *w, const char *what, uint64_t n, uint64_t most)
 {
-	return n <= most || diag(w->c, DIAG_TOO_MANY, what, (unsigned long long)n, (unsigned long long)most);
+	return n <= most || diag(w->c, DIAG_TOO_MANY, what, (unsigned long long)most);
 }
 
 static bool
@@ -292,7 +292,7 @@ walk_message(struct walk *w, unsigned message, const unsigned char *p, const uns
 	struct field f;
 
 	if (depth > w->c->lim.messages)
-		return diag(w->c, DIAG_TOO_MANY, "nested messages", (unsigned long long)depth, (unsigned long long)w->c->lim.messages);
+		return diag(w->c, DIAG_TOO_MANY, "nested messages", (unsigned long long)w->c->lim.messages);
 	if (!count(w, "nodes", w->nodes += message == M_NODE, w->c->lim.nodes))
 		return false;
 	w->cost += unpacked_size[message] + 16u;

@@ -57,6 +57,24 @@ set_value(struct ctx *c, struct recipe *r, unsigned key, const json_t *j)
 	return recipe_set_text(c, r, key, text);
 }
 
+/* As it stands in the file: 2.0, not 2. */
+static struct str
+number_text(struct ctx *c, const json_t *j)
+{
+	double f = json_real_value(j);
+
+	if (!json_is_real(j))
+		return json_text_of(c, j);
+	return str_fmt(c->a, f > -1e15 && f < 1e15 && f == (double)(int64_t)f ? "%.1f" : "%g", f);
+}
+
+/* Of two members with one name the later would count, and nobody would know. */
+static bool
+names_are_unique(struct ctx *c, const json_t *object)
+{
+	return !object->repeats || diag(c, DIAG_RECIPE_CONFLICT, str_fmt(c->a, "%.*s is given twice", SFMT(object->u.member[object->n].key)).p);
+}
+
 static bool
 set_dims(struct ctx *c, struct recipe *r, const json_t *dims)
 {
@@ -64,10 +82,15 @@ set_dims(struct ctx *c, struct recipe *r, const json_t *dims)
 	json_t *value;
 
 	if (!json_is_object(dims))
-		return diag(c, DIAG_BAD_VALUE, "dims", SFMT(json_text_of(c, dims)), "an object of names and whole numbers");
+		return diag(c, DIAG_BAD_VALUE, "dims", SFMT(number_text(c, dims)), "an object of names and whole numbers");
+	if (!names_are_unique(c, dims))
+		return false;
 	json_object_foreach((json_t *)(uintptr_t)dims, name, value) {
-		if (!json_is_integer(value))
-			return diag(c, DIAG_BAD_VALUE, "dims", SFMT(json_text_of(c, value)), "whole numbers");
+		if (!json_is_integer(value)) {
+			struct str text = str_fmt(c->a, "%s = %.*s", name, SFMT(number_text(c, value)));
+
+			return diag(c, DIAG_BAD_VALUE, "dims", SFMT(text), "a whole number from 1 to 281474976710656");
+		}
 		if (!recipe_set_dim(c, r, str_of(name), json_integer_value(value)))
 			return false;
 	}
@@ -100,6 +123,8 @@ set_object(struct ctx *c, struct recipe *r, struct str prefix, const json_t *obj
 	const char *name;
 	json_t *value;
 
+	if (!names_are_unique(c, object))
+		return false;
 	json_object_foreach((json_t *)(uintptr_t)object, name, value) {
 		struct str full = str_fmt(c->a, "%.*s.%s", SFMT(prefix), name);
 		unsigned key = key_by_name(full);
@@ -140,6 +165,8 @@ recipe_read_json(struct ctx *c, struct recipe *r, struct str text)
 		return false;
 	if (!json_is_object(doc))
 		return diag(c, DIAG_JSON_FIELD, SFMT(S("recipe")), "an object");
+	if (!names_are_unique(c, doc))
+		return false;
 	json_object_foreach(doc, name, value)
 		if (!set_named(c, r, str_of(name), value))
 			return false;

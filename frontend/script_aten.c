@@ -41,9 +41,9 @@ static bool
 check_limits(struct script *s)
 {
 	if (s->g->nnode >= s->c->lim.nodes)
-		return diag(s->c, DIAG_TOO_MANY, "nodes", (unsigned long long)s->g->nnode, (unsigned long long)s->c->lim.nodes);
+		return diag(s->c, DIAG_TOO_MANY, "nodes", (unsigned long long)s->c->lim.nodes);
 	if (s->g->nval >= s->c->lim.values)
-		return diag(s->c, DIAG_TOO_MANY, "values", (unsigned long long)s->g->nval, (unsigned long long)s->c->lim.values);
+		return diag(s->c, DIAG_TOO_MANY, "values", (unsigned long long)s->c->lim.values);
 	return true;
 }
 

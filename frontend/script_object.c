@@ -198,7 +198,7 @@ new_tensor(struct script *s, struct pickle *p, struct str path, enum val_kind ki
 	uint32_t v, first;
 
 	if (s->g->nval >= s->c->lim.values)
-		return diag(s->c, DIAG_TOO_MANY, "values", (unsigned long long)s->g->nval, (unsigned long long)s->c->lim.values);
+		return diag(s->c, DIAG_TOO_MANY, "values", (unsigned long long)s->c->lim.values);
 	v = val_new(s->g, kind, path);
 	s->g->vals[v].full = s->g->vals[v].name;
 	set_type(s, v, t);
@@ -339,7 +339,7 @@ bool
 script_thing(struct script *s, struct pickle *p, struct str path, unsigned depth, struct thing *out)
 {
 	if (depth > s->c->lim.depth)
-		return diag(s->c, DIAG_TOO_MANY, "nested modules and values", (unsigned long long)depth, (unsigned long long)s->c->lim.depth);
+		return diag(s->c, DIAG_TOO_MANY, "nested modules and values", (unsigned long long)s->c->lim.depth);
 	if (p->made)
 		return shared(p, out);
 	switch (p->kind) {

@@ -243,7 +243,7 @@ load(struct ctx *c, const struct source *src, struct graph **out)
 	while (str_cut(&rest, '\n', &r.s)) {
 		r.line++;
 		if (r.g->nnode >= c->lim.nodes)
-			return diag(c, DIAG_TOO_MANY, "nodes", (unsigned long long)r.g->nnode, (unsigned long long)c->lim.nodes);
+			return diag(c, DIAG_TOO_MANY, "nodes", (unsigned long long)c->lim.nodes);
 		if (!line(&r))
 			return false;
 	}

@@ -150,6 +150,33 @@ least(unsigned key)
 	return key == RK_GRAD_ACCUM;
 }
 
+/* Of keys with fractions; the others take any number. */
+static const struct range {
+	unsigned key;
+	double least, most;
+	const char *text;
+} ranges[] = {
+	{RK_LORA_DROPOUT, 0, 1, "a number from 0 to 1"},
+	{RK_PARALLEL_GRADIENT_CLIPPING, 0, 1e300, "a number from 0 up"},
+};
+
+static const struct range *
+range_of(unsigned key)
+{
+	for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++)
+		if (ranges[i].key == key)
+			return &ranges[i];
+	return NULL;
+}
+
+static bool
+in_range(unsigned key, double f)
+{
+	const struct range *r = range_of(key);
+
+	return !r || (f >= r->least && f <= r->most);
+}
+
 static const char *
 allowed(unsigned key)
 {
@@ -161,7 +188,7 @@ allowed(unsigned key)
 	case RT_INT:
 		return least(key) ? "a whole number from 1 to 2147483647" : "a whole number from 0 to 2147483647";
 	case RT_FLOAT:
-		return "a number";
+		return range_of(key) ? range_of(key)->text : "a number";
 	case RT_BYTES:
 		return "bytes, such as 80GiB";
 	default:
@@ -193,7 +220,7 @@ recipe_set_text(struct ctx *c, struct recipe *r, unsigned key, struct str text)
 		ok = str_int(text, &v.i) && v.i >= least(key) && v.i <= INT32_MAX;
 		break;
 	case RT_FLOAT:
-		ok = parse_float(text, &v.f);
+		ok = parse_float(text, &v.f) && in_range(key, v.f);
 		break;
 	case RT_BYTES:
 		ok = parse_bytes(text, &v.i);

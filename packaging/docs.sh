@@ -46,7 +46,7 @@ END {
 		for (i = 1; i <= no; i++) print ".TP\n.B " roff(option[i]) "\n" roff(said[i])
 		print ".SH RECIPE KEYS\nEach is a member of the recipe file, and a flag: \\-\\-KEY VALUE."
 		for (i = 1; i <= nk; i++) print ".TP\n.B " roff(key[i]) "\n" roff(meaning[i]) (values[i] ? "\n.br\nOne of " roff(commas(values[i])) "." : "") (dflt[i] != "" ? "\n.br\nDefault: " roff(dflt[i]) "." : "")
-		print ".SH FORMATS\n" roff(substr(all_formats, 2)) "\n.SH EXIT STATUS\n" roff(substr(exits, 13)) "\n.SH ENVIRONMENT\nNothing is read from it but NO_COLOR."
+		print ".SH FORMATS\n" roff(substr(all_formats, 2)) "\n.SH EXIT STATUS\n" roff(substr(exits, 13)) "\n.SH ENVIRONMENT\nNO_COLOR, TERM and COLUMNS for the report on a terminal; MEMCREST_PAGER, PAGER and CI for paging. LESS is set to FRX if it is not."
 	} else if (kind == "bash") {
 		print "# bash completion for memcrest, made by packaging/docs.sh\n_memcrest() {\n\tlocal word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}\n\tCOMPREPLY=()"
 		print "\tif [ \"$COMP_CWORD\" = 1 ]; then COMPREPLY=($(compgen -W \"" substr(commands, 2) " --help --version --list-ops --list-passes --list-formats --list-devices --list-diagnostics\" -- \"$word\")); return; fi"
@@ -59,14 +59,14 @@ END {
 		print "#compdef memcrest\n# made by packaging/docs.sh\nlocal -a commands\ncommands=("
 		for (i = 1; i <= nc; i++) print "\t" q command[i] ":" plain(about[i]) q
 		print ")\nif (( CURRENT == 2 )); then _describe command commands; return; fi\n_arguments \\"
-		for (k = 1; k <= nn; k++) if ((w1 = name[k]) != "--format") print "\t" q "*" w1 "[" plain(named[w1]) "]" (w1 ~ /allow|quiet|help|version|list/ ? "" : ":value:_files") q " \\"
+		for (k = 1; k <= nn; k++) if ((w1 = name[k]) != "--format") print "\t" q "*" w1 "[" plain(named[w1]) "]" (w1 ~ /allow|quiet|json|pager|verbose|help|version|list/ ? "" : ":value:_files") q " \\"
 		print "\t" q "*--format[output format]:format:(" substr(all_formats, 2) ")" q " \\"
 		for (i = 1; i <= nk; i++) { v = values[i]; gsub(/\|/, " ", v); print "\t" q "*--" key[i] "[" plain(meaning[i]) "]:value:" (v ? "(" v ")" : "") q " \\" }
 		print "\t" q "*:model:_files" q
 	} else {
 		print "# fish completion for memcrest, made by packaging/docs.sh"
 		for (i = 1; i <= nc; i++) print "complete -c memcrest -n __fish_use_subcommand -a " command[i] " -d " q plain(about[i]) q
-		for (k = 1; k <= nn; k++) print "complete -c memcrest -l " substr(w1 = name[k], 3) (w1 ~ /allow|quiet|help|version|list/ ? "" : " -r") " -d " q plain(named[w1]) q
+		for (k = 1; k <= nn; k++) print "complete -c memcrest -l " substr(w1 = name[k], 3) (w1 ~ /allow|quiet|json|pager|verbose|help|version|list/ ? "" : " -r") " -d " q plain(named[w1]) q
 		print "complete -c memcrest -l format -s f -x -a " q substr(all_formats, 2) q
 		for (i = 1; i <= nk; i++) { v = values[i]; gsub(/\|/, " ", v); print "complete -c memcrest -l " key[i] (v ? " -x -a " q v q : " -x") " -d " q plain(meaning[i]) q }
 	}

@@ -162,7 +162,7 @@ run(const mc_model *m, const mc_recipe *recipe, const mc_options *o, mc_report *
 	mc_status st;
 
 	*out = NULL;
-	if (!m || !m->g || (recipe && recipe->c.nerror))
+	if (!m || !m->g)
 		return MC_BAD_INPUT;
 	recipe_init(&dflt);
 	*out = w.out = calloc(1, sizeof *w.out);

@@ -232,7 +232,7 @@ mc_sweep_new(const mc_model *m, const mc_recipe *r, mc_sweep **out)
 	recipe_init(&s->dflt);
 	s->m = m;
 	s->s.base = r ? &r->r : &s->dflt;
-	return m && m->g && !(r && r->c.nerror) ? MC_OK : MC_BAD_INPUT;
+	return m && m->g ? MC_OK : MC_BAD_INPUT;
 }
 
 struct column {
@@ -306,7 +306,7 @@ make_rows(void *arg)
 	s->s.file = s->m->c.file;
 	for (uint32_t i = 0; i < s->s.naxis; i++)
 		if (!s->s.axes[i].fitted && (!mul_u64(n, s->s.axes[i].n, &n) || n > SWEEP_ROWS))
-			return diag(&s->c, DIAG_TOO_MANY, "configurations", (unsigned long long)n, (unsigned long long)SWEEP_ROWS);
+			return diag(&s->c, DIAG_TOO_MANY, "configurations", (unsigned long long)SWEEP_ROWS);
 	s->s.nrow = (uint32_t)n;
 	s->s.rows = NEW(s->c.a, struct sweep_row, n);
 	return true;

@@ -16,6 +16,7 @@ expect() {
 }
 estimate() { "$memcrest" estimate $model --dim batch=2 "$@"; }
 full() { estimate "$@" >/dev/full; }
+full_early() { "$memcrest" estimate fixtures/models/llama_tiny.train.pt2 --dim batch=2,seq=64 "$@" >/dev/full; }     # more than is buffered
 closed() { { "$memcrest" events fixtures/models/llama_tiny.train.pt2 --dim batch=2,seq=64; echo $? >"$tmp/code"; } | true; return "$(cat "$tmp/code")"; }
 no_output() { estimate "$@" >&-; }
 slowly() { (dd bs=100 count=3 status=none; sleep 0.1; dd bs=7 count=100 status=none; sleep 0.1; cat) <$model | "$memcrest" estimate - --dim batch=2; }
@@ -25,6 +26,10 @@ limited() { ( ulimit -f 1; trap '' XFSZ; estimate -f events -o "$tmp/limited" );
 
 expect "a full disk" 2 "No space left" full
 expect "a full disk, as JSON" 2 "No space left" full -f json
+for f in xml html graphml gexf perfetto snapshot; do
+	expect "a full disk, as $f" 2 "No space left" full_early -f $f
+	[ "$(wc -l <"$tmp/err")" = 1 ] && echo "ok - one line about it, as $f" || echo "not ok - more than one line about a full disk, as $f: $(head -c 300 "$tmp/err")"
+done
 expect "a full disk behind -o" 2 "No space left" estimate -o /dev/full
 expect "standard output is closed" 2 "writing the report failed" no_output
 expect "a directory that is not there" 2 "No such file" estimate -o "$tmp/no/where"

@@ -47,7 +47,7 @@ static void
 numbers_have_ends(void **state)
 {
 	static const char *const bad[][2] = {{"grad_accum", "0"}, {"grad_accum", "-1"}, {"grad_accum", "2147483648"}, {"lora.r", "-1"}, {"lora.dropout", "--1"}, {"lora.dropout", "0.-5"},
-	    {"lora.dropout", "-"}, {"lora.dropout", "nan"}};
+	    {"lora.dropout", "-"}, {"lora.dropout", "nan"}, {"lora.dropout", "5"}, {"lora.dropout", "-0.1"}, {"parallel.gradient_clipping", "-3"}};
 	mc_recipe *r;
 
 	(void)state;
@@ -131,7 +131,11 @@ errors_name_key_and_values(void **state)
 		{"{\"lora\": {\"rank\": 8}}", "lora.rank"},
 		{"{\"lora\": 8}", "an object"},
 		{"{\"dims\": {\"batch\": 0}}", "batch = 0"},
-		{"{\"dims\": {\"batch\": \"x\"}}", "whole numbers"},
+		{"{\"dims\": {\"batch\": \"x\"}}", "a whole number from 1"},
+		{"{\"optimizer\": \"sgd\", \"optimizer\": \"adamw\"}", "optimizer is given twice"},
+		{"{\"lora\": {\"r\": 8, \"r\": 4}}", "r is given twice"},
+		{"{\"dims\": {\"a\":1,\"b\":1,\"c\":1,\"d\":1,\"e\":1,\"f\":1,\"g\":1,\"h\":1,\"i\":1,\"j\":1,\"k\":1,\"l\":1,\"k\":2}}", "k is given twice"},
+		{"{\"dims\": {\"batch\": 2.0}}", "batch = 2.0 is not allowed"},
 		{"{\"grad_accum\": -1}", "-1 is not allowed"},
 		{"{\"padding\": \"maybe\"}", "true, false"},
 		{"[1]", "an object"},
@@ -151,11 +155,37 @@ errors_name_key_and_values(void **state)
 	}
 }
 
+/* What is refused changes nothing, and the next call may go well. */
+static void
+going_on(void **state)
+{
+	static const char half[] = "{\"dims\":{\"batch\":4,\"seq\":16},\"optimizer\":\"sgd\",\"grad_accum\":0}";
+	mc_recipe *r = mc_recipe_new();
+	mc_report *rep = NULL;
+	mc_model *m = NULL;
+
+	(void)state;
+	assert_int_equal(mc_load_path("fixtures/models/mlp.pt2", NULL, &m), MC_OK);
+	assert_int_equal(mc_recipe_set_dim(r, "batch", 8), MC_OK);
+	assert_int_equal(mc_recipe_json(r, half, strlen(half), NULL), MC_BAD_INPUT);
+	assert_int_equal(r->r.ndim, 1);
+	assert_int_equal(r->r.dims[0].value, 8);
+	assert_false(r->r.v[RK_OPTIMIZER].set);
+	assert_int_equal(mc_recipe_set(r, "precision", "fp31"), MC_BAD_INPUT);
+	assert_int_equal(mc_recipe_set_dim(r, "seq", 0), MC_BAD_INPUT);
+	assert_int_equal(mc_recipe_set(r, "precision", "bf16"), MC_OK);
+	assert_int_equal(mc_recipe_diagnostics(r, NULL, 0), 3);
+	assert_int_equal(mc_analyze(m, r, NULL, &rep), MC_OK);
+	mc_report_free(rep);
+	mc_recipe_free(r);
+	mc_model_free(m);
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(defaults_are_values), cmocka_unit_test(every_choice_is_set_and_printed), cmocka_unit_test(numbers_have_ends), cmocka_unit_test(json_and_flags_agree),
+		cmocka_unit_test(going_on), cmocka_unit_test(defaults_are_values), cmocka_unit_test(every_choice_is_set_and_printed), cmocka_unit_test(numbers_have_ends), cmocka_unit_test(json_and_flags_agree),
 		cmocka_unit_test(later_wins), cmocka_unit_test(errors_name_key_and_values),
 	};
 

@@ -517,6 +517,6 @@ pass_lora(struct analysis *a)
 			return false;
 	}
 	if (!l.count)
-		diag(a->c, DIAG_NO_MATCH, "lora.targets", SFMT(a->r->v[RK_LORA_TARGETS].list[0]), "Linear, convolution or embedding module");
+		return diag(a->c, DIAG_NO_TARGET, "lora.targets", SFMT(a->r->v[RK_LORA_TARGETS].list[0]), "Linear, convolution or embedding module");
 	return true;
 }

@@ -1,19 +1,30 @@
 /* trainable: what the file says about requires_grad, narrowed by the recipe. LoRA freezes all that is there (adapt/lora.c adds what trains). */
 #include "../passes.h"
 
-static void
-warn_unmatched(struct analysis *a, unsigned key)
+static bool
+matches_any(const struct analysis *a, struct str pattern)
+{
+	for (uint32_t p = 1; p < a->g->nval; p++)
+		if (a->g->vals[p].kind == VAL_PARAM && name_matches(pattern, graph_str(a->g, a->g->vals[p].full)))
+			return true;
+	return false;
+}
+
+/* Patterns that all match nothing leave nothing to train: that is no job. */
+static bool
+check_patterns(struct analysis *a, unsigned key, bool must)
 {
 	const struct recipe_value *v = &a->r->v[key];
+	bool any = !v->nlist;
 
-	for (uint32_t i = 0; i < v->nlist; i++) {
-		bool hit = false;
-
-		for (uint32_t p = 1; p < a->g->nval && !hit; p++)
-			hit = a->g->vals[p].kind == VAL_PARAM && name_matches(v->list[i], graph_str(a->g, a->g->vals[p].full));
-		if (!hit)
+	for (uint32_t i = 0; i < v->nlist; i++)
+		any |= matches_any(a, v->list[i]);
+	if (!any && must)
+		return diag(a->c, DIAG_NO_TARGET, key_info(key)->name, SFMT(v->list[0]), "parameter");
+	for (uint32_t i = 0; i < v->nlist; i++)
+		if (!matches_any(a, v->list[i]))
 			diag(a->c, DIAG_NO_MATCH, key_info(key)->name, SFMT(v->list[i]), "parameter");
-	}
+	return true;
 }
 
 static bool
@@ -45,7 +56,5 @@ pass_trainable(struct analysis *a)
 		if (x->tied && !(g->vals[x->tied].flags & VF_TRAINABLE))
 			x->flags &= (uint8_t)~VF_TRAINABLE;
 	}
-	warn_unmatched(a, RK_FREEZE);
-	warn_unmatched(a, RK_TRAIN_ONLY);
-	return true;
+	return check_patterns(a, RK_FREEZE, false) && check_patterns(a, RK_TRAIN_ONLY, true);
 }

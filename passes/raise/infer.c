@@ -439,7 +439,7 @@ walk(struct infer *f)
 		bool ok;
 
 		if (f->g->nnode >= most)
-			return diag(f->a->c, DIAG_TOO_MANY, "nodes of unrolled loops", (unsigned long long)f->g->nnode, (unsigned long long)most);
+			return diag(f->a->c, DIAG_TOO_MANY, "nodes of unrolled loops", (unsigned long long)most);
 		if (is_region(x->op))
 			ok = infer_region(f, x);
 		else if (op_info(x->op)->prim)

@@ -247,7 +247,7 @@ end_loop(struct infer *f, const struct node *x)
 	r->turn++;
 	if (sure && go && !r->by_data && r->turn < r->count) {
 		if (r->turn >= MAX_TURNS)
-			return diag(f->a->c, DIAG_TOO_MANY, "turns of a loop", (unsigned long long)r->turn, (unsigned long long)MAX_TURNS);
+			return diag(f->a->c, DIAG_TOO_MANY, "turns of a loop", (unsigned long long)MAX_TURNS);
 		begin_turn(f, r, next, n);
 		f->pc = r->node;
 		return true;

@@ -51,7 +51,7 @@ can_be_counted(struct analysis *a)
 		n += more < MOST_ELEMENTS ? more : MOST_ELEMENTS + 1;
 	}
 	if (n > MOST_ELEMENTS)
-		return diag(a->c, DIAG_TOO_MANY, "elements of sharded parameters", (unsigned long long)n, (unsigned long long)MOST_ELEMENTS);
+		return diag(a->c, DIAG_TOO_MANY, "elements of sharded parameters", (unsigned long long)MOST_ELEMENTS);
 	return true;
 }
 
