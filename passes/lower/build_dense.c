@@ -440,3 +440,30 @@ build_own_part(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 	(void)n;
 	return resized(c, x, dt, false);
 }
+
+uint32_t
+build_own_rows(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	struct geom out = *x->g;
+	int64_t rows = call_int(c, "rows", 0), own = out.dim[0];
+	uint32_t t;
+
+	if (!out.rank || rows <= own)
+		return build_zeros(c, x, n, dt);
+	out.dim[0] = rows;
+	t = fresh_contiguous(c, out.rank, out.dim, dt ? dt : out.dtype);
+	out.dim[0] = own;
+	out.dtype = geom_at(c->s, t)->dtype;
+	geom_contiguous(&out);
+	return tensor_alias(c->s, t, geom_intern(c->s->geoms, out), 0);
+}
+
+uint32_t
+build_log_probs(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	bool low = x->g->dtype == DT_BF16 || x->g->dtype == DT_FP16;
+
+	for (unsigned i = 0; i < (low ? 3u : 1u); i++)
+		build_like(c, x, 1, low ? DT_FP32 : DT_NONE);
+	return build_like(c, x, n, dt);
+}

@@ -319,14 +319,17 @@ tell(const struct divided *d)
 		assume(d->a, "tensor parallel: sizes that the ranks do not divide are cut as DTensor does, and this is the first rank, which has the most; "
 		    "Megatron-LM, and PyTorch's parallel styles with local outputs, refuse such a size");
 	assume(d->a, "tensor parallel: collectives make a new tensor, as PyTorch's functional ones do%s",
-	    d->a->r->v[RK_PARALLEL_SEQUENCE].i ? "; the sequence is gathered again for backward, as Megatron-LM's sources do" : "");
+	    !d->a->r->v[RK_PARALLEL_SEQUENCE].i ? "" : d->pytorch ? "; what is gathered of the sequence is kept for backward" :
+	    "; the sequence is gathered again for backward, as Megatron-LM's sources do");
+	if (d->pytorch && d->table)
+		assume(d->a, "tensor parallel: the token embedding's gradient is whole on every rank, as DTensor makes it");
 }
 
 bool
 pass_tensor(struct analysis *a)
 {
 	struct recipe_value *v = &a->r->v[RK_PARALLEL_TP];
-	struct divided d = {.a = a, .g = a->g, .ways = v->i, .axis = NEW(a->c->a, int8_t, a->g->nval), .role = NEW(a->c->a, uint8_t, a->g->nnode),
+	struct divided d = {.a = a, .g = a->g, .ways = v->i, .pytorch = a->r->v[RK_PARALLEL_TP_LIBRARY].i, .axis = NEW(a->c->a, int8_t, a->g->nval), .role = NEW(a->c->a, uint8_t, a->g->nnode),
 		.vocabulary = NEW(a->c->a, bool, a->g->nval), .multiple = a->r->v[RK_PARALLEL_VOCAB_MULTIPLE].i};
 	bool any = false;
 

@@ -15,6 +15,7 @@ struct divided {
 	struct analysis *a;
 	struct graph *g;
 	int64_t ways;
+	bool pytorch;              /* torch.distributed.tensor.parallel's way, not Megatron-LM's */
 	unsigned skip;             /* where one dim becomes several: how many of them are passed over */
 	bool last;                 /* .. or the last one is taken */
 	int8_t *axis;              /* by value: the dim that is divided, WHOLE = none */

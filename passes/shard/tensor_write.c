@@ -204,10 +204,28 @@ gathering(struct writer *w, uint32_t n, const struct linear *l)
 static void
 write_column(struct writer *w, uint32_t n, const struct linear *l)
 {
-	if (w->seq[l->in] != WHOLE)
+	if (w->seq[l->in] != WHOLE && w->d->pytorch)
+		replace_operand(w, n, l->in, gathered(w, l->in));
+	else if (w->seq[l->in] != WHOLE)
 		gathering(w, n, l);
 	else
 		replace_operand(w, n, l->in, copied(w, w->entered, l->in, OP_TP_ENTER, "entered", NO_WAY));
+}
+
+static void
+write_embedding(struct writer *w, uint32_t n)
+{
+	struct graph *g = w->g;
+	uint32_t old = g->nodes[n].arg, narg = op_narg(OP_TP_EMBEDDING), count = g->nodes[n].narg < narg ? g->nodes[n].narg : narg;
+
+	ROOM(w->d->a->c->a, g->args, g->narg, g->arg_cap, narg);
+	memset(g->args + g->narg, 0, narg * sizeof *g->args);
+	memcpy(g->args + g->narg, g->args + old, count * sizeof *g->args);
+	g->nodes[n].arg = g->narg;
+	g->narg += narg;
+	g->nodes[n].narg = (uint16_t)narg;
+	g->nodes[n].op = OP_TP_EMBEDDING;
+	node_args(g, n)[narg - 1] = arg_int(w->d->pytorch ? w->d->classes : 0);
 }
 
 /* What the node makes is a part of a sum: its value comes from a collective behind it. */
@@ -352,7 +370,7 @@ write_node(struct writer *w, const struct node *old, uint32_t role)
 	if (role == ROLE_COLUMN && linear_of(g, n, &l))
 		write_column(w, n, &l);
 	else if (role == ROLE_VOCABULARY)
-		g->nodes[0].op = OP_TP_EMBEDDING;
+		write_embedding(w, n);
 	else if (role == ROLE_LOSS)
 		g->nodes[0].op = OP_TP_CROSS_ENTROPY;
 	else if (role == ROLE_NONE && !in_region(w, n))
