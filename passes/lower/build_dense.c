@@ -399,16 +399,31 @@ build_linear_rows(struct call *c, const struct operand *x, unsigned n, unsigned 
 
 /* ---- ranks of tensor parallelism ------------------------------------------------------------------------------------ */
 
+/* Uneven parts are padded to the first one's size for the collective; what is gathered so is then the front of that, or a copy of it. */
 static uint32_t
 resized(struct call *c, const struct operand *x, unsigned dt, bool all)
 {
 	struct geom out = *x->g;
-	int64_t d = wrap_dim(call_int(c, "dim", 0), out.rank), ways = call_int(c, "ways", 1);
+	int64_t d = wrap_dim(call_int(c, "dim", 0), out.rank), ways = call_int(c, "ways", 1), size = 0, padded;
+	uint32_t t;
 
-	if (d < 0 || ways < 1 || (all ? !mul_i64(out.dim[d], ways, &out.dim[d]) : out.dim[d] % ways != 0))
+	if (d < 0 || ways < 1)
 		return mismatch(c);
-	if (!all)
-		out.dim[d] /= ways;
+	size = all ? call_int(c, "size", 0) : out.dim[d] / ways + (out.dim[d] % ways != 0);
+	if (!mul_i64(all ? out.dim[d] : size, ways, &padded))
+		return mismatch(c);
+	size = size ? size : padded;
+	if (padded != (all ? size : out.dim[d])) {
+		out.dim[d] = padded;
+		t = fresh_contiguous(c, out.rank, out.dim, dt ? dt : out.dtype);
+		if (all && d == 0) {
+			out.dim[0] = size;
+			out.dtype = (uint8_t)(dt ? dt : out.dtype);
+			geom_contiguous(&out);
+			return tensor_alias(c->s, t, geom_intern(c->s->geoms, out), 0);
+		}
+	}
+	out.dim[d] = size;
 	return fresh_contiguous(c, out.rank, out.dim, dt ? dt : out.dtype);
 }
 
@@ -424,4 +439,31 @@ build_own_part(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 {
 	(void)n;
 	return resized(c, x, dt, false);
+}
+
+uint32_t
+build_own_rows(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	struct geom out = *x->g;
+	int64_t rows = call_int(c, "rows", 0), own = out.dim[0];
+	uint32_t t;
+
+	if (!out.rank || rows <= own)
+		return build_zeros(c, x, n, dt);
+	out.dim[0] = rows;
+	t = fresh_contiguous(c, out.rank, out.dim, dt ? dt : out.dtype);
+	out.dim[0] = own;
+	out.dtype = geom_at(c->s, t)->dtype;
+	geom_contiguous(&out);
+	return tensor_alias(c->s, t, geom_intern(c->s->geoms, out), 0);
+}
+
+uint32_t
+build_log_probs(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	bool low = x->g->dtype == DT_BF16 || x->g->dtype == DT_FP16;
+
+	for (unsigned i = 0; i < (low ? 3u : 1u); i++)
+		build_like(c, x, 1, low ? DT_FP32 : DT_NONE);
+	return build_like(c, x, n, dt);
 }

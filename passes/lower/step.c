@@ -218,6 +218,7 @@ run_micro_batches(struct step *x, unsigned step)
 	struct sim *s = x->s;
 
 	for (uint32_t micro = 0; micro < (uint32_t)s->r->v[RK_GRAD_ACCUM].i; micro++) {
+		bool last = micro + 1 == (uint32_t)s->r->v[RK_GRAD_ACCUM].i;
 		uint32_t loss;
 
 		schedule_span(s->sched, step, PH_FORWARD, micro);
@@ -226,7 +227,7 @@ run_micro_batches(struct step *x, unsigned step)
 		if (s->r->v[RK_ZERO_GRAD].i == ZG_BEFORE_BACKWARD && micro == 0)
 			optimizer_zero_grad(x);
 		schedule_span(s->sched, step, PH_BACKWARD, micro);
-		shard_backward_begin(s->shard, micro + 1 == (uint32_t)s->r->v[RK_GRAD_ACCUM].i);
+		shard_backward_begin(s->shard, last, last);
 		run_backward_phase(x, loss);
 		shard_backward_end(s->shard);
 	}

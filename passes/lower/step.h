@@ -16,6 +16,7 @@ struct step {
 	struct param *params;   uint32_t nparam;
 	struct param *trained;  uint32_t ntrained;         /* what the optimizer steps on: the parameters, or what a strategy made of them */
 	bool *has;                 /* by value: what lives on this rank of a pipeline, NULL = all */
+	uint32_t *chunk, nchunk;   /* of a pipeline's rank: by value, which of its stages has it; how many they are, 0 = no pipeline */
 	bool differentiates;       /* backward has run */
 	bool has_tables;           /* the 8-bit optimizers' two tables are there */
 	uint32_t *kept;         uint32_t nkept, kept_cap;        /* loss and outputs that the caller still has, held */

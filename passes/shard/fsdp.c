@@ -26,7 +26,11 @@ find_units(struct shard *sh, struct fsdp *d, uint32_t *of_path)
 	const struct graph *g = sh->s->g;
 	bool *block = blocks_find(g, sh->s->c->a), given = sh->s->r->v[RK_PARALLEL_UNITS].nlist > 0;
 
-	unit_new(sh, d);
+	for (uint32_t k = 0; k < d->nroot; k++) {
+		uint32_t u = unit_new(sh, d);
+
+		d->units[u].root = k;
+	}
 	for (uint32_t s = 1; s < g->nscope; s++) {
 		uint32_t path = g->scopes[s].path;
 
@@ -36,13 +40,13 @@ find_units(struct shard *sh, struct fsdp *d, uint32_t *of_path)
 			of_path[path] = unit_new(sh, d);
 		d->of_scope[s] = of_path[path] + 1;
 	}
-	if (d->nunit == 1)
+	if (d->nunit == d->nroot)
 		assume(sh->x->a, "fsdp: no module is wrapped on its own; all parameters are the root's");
 }
 
-/* The innermost unit around a parameter, by the dots of its name. */
+/* The innermost unit around a parameter, by the dots of its name; else its stage's root. */
 static uint32_t
-unit_of(const struct graph *g, const uint32_t *of_path, uint32_t v)
+unit_of(const struct graph *g, const uint32_t *of_path, uint32_t v, uint32_t root)
 {
 	struct str name = graph_str(g, g->vals[v].full ? g->vals[v].full : g->vals[v].name);
 
@@ -56,7 +60,7 @@ unit_of(const struct graph *g, const uint32_t *of_path, uint32_t v)
 		if (path && of_path[path])
 			return of_path[path];
 	}
-	return 0;
+	return root;
 }
 
 /* ---- shards -------------------------------------------------------------------------------------------------------- */
@@ -161,6 +165,8 @@ known(struct analysis *a)
 	assume(a, "fsdp: built on the meta device, so that parameters are never whole but where they are gathered; shards along the first dim");
 	if (v[RK_PARALLEL_STRATEGY].i == ST_FSDP1)
 		assume(a, "fsdp1 follows PyTorch's source, not a run of it");
+	if (v[RK_PARALLEL_PP].i > 1)
+		assume(a, "fsdp2 in a pipeline: each stage is wrapped on its own, keeps gathered what a backward has gathered, and reduces after its last micro-batch, as torch.distributed.pipelining does");
 	if (v[RK_OFFLOAD_OPTIMIZER].i || v[RK_OFFLOAD_PARAM].i)
 		assume(a, "fsdp: offload moves shards, their gradients and the optimizer to the host together; it follows PyTorch's source, not a run of it");
 	return true;
@@ -184,10 +190,14 @@ start(struct shard *sh)
 	d->wide = NEW(sh->s->c->a, uint32_t, sh->x->nparam + 1);
 	d->reducing = NEW(sh->s->c->a, bool, sh->x->nparam + 1);
 	d->cast = NEW(sh->s->c->a, uint32_t, sh->s->g->ninput + 1);
+	d->nroot = sh->x->nchunk ? sh->x->nchunk : 1;
+	d->root = d->roots = NEW(sh->s->c->a, struct root, d->nroot);
 	find_units(sh, d, of_path);
 	for (uint32_t i = 0; i < sh->x->nparam; i++) {
-		struct unit *u = &d->units[d->of_param[i] = unit_of(sh->s->g, of_path, sh->x->params[i].val)];
+		uint32_t p = sh->x->params[i].val, root = sh->x->nchunk ? sh->x->chunk[p] : 0;
+		struct unit *u = &d->units[d->of_param[i] = unit_of(sh->s->g, of_path, p, root)];
 
+		u->root = root;
 		ROOM(sh->s->c->a, u->params, u->n, u->cap, 1);
 		u->params[u->n++] = i;
 		u->padded += d->flat ? param_numel(sh, i) : fsdp_shard_numel(sh, i) * sh->ways;
@@ -245,9 +255,9 @@ copy_from_shards(struct shard *sh, const struct fsdp *d, struct unit *u)
 }
 
 static void
-copy_out(struct shard *sh, struct fsdp *d, struct unit *u)
+copy_out(struct shard *sh, struct fsdp *d, struct unit *u, bool keeps)
 {
-	uint32_t before = d->kept;
+	uint32_t before = d->root->kept;
 
 	if (u->nwhole || !u->n)
 		return;
@@ -262,11 +272,11 @@ copy_out(struct shard *sh, struct fsdp *d, struct unit *u)
 	}
 	for (uint32_t k = 0; k < u->n; k++)
 		u->whole[u->nwhole++] = whole_parameter(sh, d, u->params[k]);
-	if (sh->backward) {
+	if (!keeps) {
 		flat_drop(sh, &u->gathered);
 		return;
 	}
-	d->kept = u->gathered;
+	d->root->kept = u->gathered;
 	u->gathered = 0;
 	tensor_drop(sh->s, before);
 }
@@ -286,7 +296,7 @@ reshards(const struct shard *sh, const struct fsdp *d, const struct unit *u)
 {
 	int64_t given = sh->s->r->v[RK_PARALLEL_RESHARD].i;
 
-	return given ? given == 2 : u != d->units;
+	return given ? given == 2 : u >= d->units + d->nroot;
 }
 
 static void
@@ -294,36 +304,43 @@ post_forward(struct shard *sh, struct fsdp *d, struct unit *u)
 {
 	if (reshards(sh, d, u))
 		reshard(sh, u);
-	ROOM(sh->s->c->a, d->order, d->norder, d->order_cap, 1);
-	d->order[d->norder++] = (uint32_t)(u - d->units);
-	u->index = d->norder;
+	ROOM(sh->s->c->a, d->root->order, d->root->norder, d->root->order_cap, 1);
+	ROOM(sh->s->c->a, u->uses, u->nuse, u->use_cap, 1);
+	u->uses[u->nuse++] = d->root->norder;
+	d->root->order[d->root->norder++] = (uint32_t)(u - d->units);
 }
 
 static void
 pre_backward(struct shard *sh, struct fsdp *d, struct unit *u)
 {
 	all_gather(sh, d, u);
-	copy_out(sh, d, u);
-	if (u->index > 1)
-		all_gather(sh, d, &d->units[d->order[u->index - 2]]);
+	copy_out(sh, d, u, false);
+	if (u->nuse && u->uses[--u->nuse])
+		all_gather(sh, d, &d->units[d->root->order[u->uses[u->nuse] - 1]]);
 }
 
 static void
-post_backward(struct shard *sh, struct fsdp *d, struct unit *u)
+reduce(struct shard *sh, struct fsdp *d, struct unit *u)
 {
-	bool syncs = sh->last || !sh->s->r->v[RK_PARALLEL_NO_SYNC].i;
-	int64_t n;
+	int64_t n = fsdp_collect(sh, d, u);
 
-	if (!syncs) {
-		reshard(sh, u);
-		fsdp_put_aside(sh, d, u);
-		return;
-	}
-	n = fsdp_collect(sh, d, u);
 	reshard(sh, u);
-	flat_drop(sh, &d->input);
+	flat_drop(sh, &d->root->input);
 	if (n)
 		fsdp_reduce(sh, d, u, n);
+}
+
+/* In a pipeline nothing is reduced or released before the stage's last backward is over. */
+static void
+post_backward(struct shard *sh, struct fsdp *d, struct unit *u)
+{
+	if (!sh->x->nchunk && (sh->last || !sh->s->r->v[RK_PARALLEL_NO_SYNC].i)) {
+		reduce(sh, d, u);
+		return;
+	}
+	if (!sh->x->nchunk)
+		reshard(sh, u);
+	fsdp_put_aside(sh, d, u);
 }
 
 static void
@@ -336,7 +353,7 @@ enter(struct shard *sh, struct fsdp *d, uint32_t unit, uint32_t first)
 		return;
 	}
 	all_gather(sh, d, &d->units[unit]);
-	copy_out(sh, d, &d->units[unit]);
+	copy_out(sh, d, &d->units[unit], true);
 }
 
 static void
@@ -382,7 +399,7 @@ at(struct shard *sh, uint32_t n)
 	if (!n)
 		return;
 	if (!d->nstack)
-		enter(sh, d, 0, 0);
+		enter(sh, d, sh->chunk, 0);
 	while (d->nstack > 1 && is_over(sh, d, &d->stack[d->nstack - 1], n))
 		leave(sh, d);
 	for (unsigned k = 1; k <= calls_depth(g, n); k++) {
@@ -413,16 +430,25 @@ cast_inputs(struct shard *sh, struct fsdp *d)
 	}
 }
 
+/* The order of forwards is known until the last backward that uses it is over. */
+static void
+forget_order(struct fsdp *d)
+{
+	d->root->norder = 0;
+	for (uint32_t u = 0; u < d->nunit; u++)
+		if (&d->roots[d->units[u].root] == d->root)
+			d->units[u].nuse = 0;
+}
+
 static void
 forward_begin(struct shard *sh)
 {
 	struct fsdp *d = sh->own;
 
-	d->norder = 0;
-	for (uint32_t u = 0; u < d->nunit; u++)
-		d->units[u].index = 0;
+	if (!sh->x->nchunk)
+		forget_order(d);
 	cast_inputs(sh, d);
-	enter(sh, d, 0, 0);
+	enter(sh, d, sh->chunk, 0);
 }
 
 static void
@@ -432,7 +458,7 @@ forward_end(struct shard *sh)
 
 	while (d->nstack)
 		leave(sh, d);
-	flat_drop(sh, &d->kept);
+	flat_drop(sh, &d->root->kept);
 	for (uint32_t k = 0; k < sh->s->g->ninput; k++)
 		if (d->cast[k]) {
 			env_set(sh->s, sh->s->g->inputs[k], d->cast[k]);
@@ -448,11 +474,70 @@ backward_end(struct shard *sh)
 
 	while (d->nstack)
 		leave(sh, d);
-	for (uint32_t u = 0; u < d->nunit; u++) {
+	for (uint32_t u = 0; u < d->nunit && !sh->x->nchunk; u++) {
 		flat_drop(sh, &d->units[u].gathered);
 		reshard(sh, &d->units[u]);
 	}
-	flat_drop(sh, &d->input);
+	if (!sh->x->nchunk)
+		flat_drop(sh, &d->root->input);
+}
+
+/* ---- stages of a pipeline --------------------------------------------------------------------------------------------------------- */
+
+static bool
+in_stage(const struct shard *sh, const struct fsdp *d, uint32_t u)
+{
+	return d->units[u].n && d->units[u].root == sh->chunk;
+}
+
+/* What the schedule has gathered ahead is copied out before it is used. */
+static void
+stage(struct shard *sh)
+{
+	struct fsdp *d = sh->own;
+
+	d->root = &d->roots[sh->chunk];
+	for (uint32_t u = 0; u < d->nunit && d->root->ahead; u++)
+		if (in_stage(sh, d, u) && d->units[u].gathered)
+			copy_out(sh, d, &d->units[u], false);
+	d->root->ahead = false;
+}
+
+static void
+stage_gather(struct shard *sh)
+{
+	struct fsdp *d = sh->own;
+
+	for (uint32_t u = 0; u < d->nunit; u++)
+		if (in_stage(sh, d, u))
+			all_gather(sh, d, &d->units[u]);
+	d->roots[sh->chunk].ahead = true;
+}
+
+static void
+stage_release(struct shard *sh)
+{
+	struct fsdp *d = sh->own;
+
+	for (uint32_t u = 0; u < d->nunit; u++)
+		if (in_stage(sh, d, u))
+			reshard(sh, &d->units[u]);
+}
+
+/* The root first, then the units in the model's order. */
+static void
+stage_end(struct shard *sh)
+{
+	struct fsdp *d = sh->own;
+
+	for (uint32_t u = 0; u < d->nunit; u++)
+		if (in_stage(sh, d, u))
+			reduce(sh, d, &d->units[u]);
+	for (uint32_t u = 0; u < d->nunit; u++)
+		if (in_stage(sh, d, u))
+			flat_drop(sh, &d->units[u].gathered);
+	flat_drop(sh, &d->root->input);
+	forget_order(d);
 }
 
 static void
@@ -467,5 +552,5 @@ step(struct shard *sh)
 
 const struct strategy strategy_fsdp = {
 	.name = "fsdp", .away = true, .known = known, .start = start, .forward_begin = forward_begin, .at = at, .forward_end = forward_end,
-	.backward_end = backward_end, .step = step,
+	.backward_end = backward_end, .stage = stage, .stage_gather = stage_gather, .stage_release = stage_release, .stage_end = stage_end, .step = step,
 };

@@ -9,7 +9,8 @@ struct unit {
 	int64_t padded;            /* elements, of all ranks' shards */
 	uint32_t *whole, nwhole;   /* gathered parameters, held */
 	uint32_t gathered;         /* the buffer, not yet copied out, held */
-	uint32_t index;            /* in the order of forwards + 1 */
+	uint32_t *uses, nuse, use_cap;     /* its places in the order of forwards that no backward has come to */
+	uint32_t root;             /* the pipeline's stage of this rank that it is in, counted here */
 	struct shares *shares;
 	uint32_t trained;          /* FSDP1: of step.trained + 1 */
 };
@@ -18,17 +19,22 @@ struct running {
 	uint32_t unit, first;      /* first node of its call */
 };
 
+struct root {                      /* what the units of one wrapped model share; a rank of a pipeline has one for each of its stages */
+	uint32_t *order;        uint32_t norder, order_cap;      /* units as their forwards ended */
+	uint32_t kept;             /* the last unit's buffer, held */
+	uint32_t input;            /* the last reduce-scatter's, held */
+	bool ahead;                /* the schedule has gathered units that have not been copied out */
+};
+
 struct fsdp {
 	bool flat, offload;        /* FSDP1 */
 	unsigned shard_dtype, dtype, reduce_dtype;
 	struct calls calls;
-	struct unit *units;     uint32_t nunit, unit_cap;        /* 0 = the root */
+	struct unit *units;     uint32_t nunit, unit_cap;        /* the roots' own first */
+	struct root *roots, *root; uint32_t nroot;               /* root: of the stage that runs */
 	uint32_t *of_scope;        /* unit + 1 that a scope is the module of */
 	uint32_t *of_param, *trained, *wide;       /* by parameter: unit; step.trained + 1; unsharded gradient that waits, held */
 	struct running *stack;  uint32_t nstack, stack_cap;
-	uint32_t *order;        uint32_t norder, order_cap;      /* units as their forwards ended */
-	uint32_t kept;             /* the last unit's buffer, held */
-	uint32_t input;            /* the last reduce-scatter's, held */
 	bool *reducing;            /* by parameter: it has a gradient in the reduction that runs */
 	uint32_t *cast;            /* inputs in the compute dtype replace these, held */
 };

@@ -115,7 +115,7 @@ fsdp_reduce(struct shard *sh, struct fsdp *d, const struct unit *u, int64_t n)
 		reduce_flat(sh, d, u, n);
 		return;
 	}
-	d->input = fsdp_buffer(sh, u, n, d->reduce_dtype, FAC_GRAD, "reduce_scatter_input");
+	d->root->input = fsdp_buffer(sh, u, n, d->reduce_dtype, FAC_GRAD, "reduce_scatter_input");
 	drop_unsharded(sh, d, u);
 	out = reduced(sh, d, u, n / sh->ways);
 	give_out(sh, d, u, out);

@@ -144,11 +144,11 @@ shard_forward_end(struct shard *sh)
 }
 
 void
-shard_backward_begin(struct shard *sh, bool last)
+shard_backward_begin(struct shard *sh, bool last, bool last_of_all)
 {
 	if (!sh)
 		return;
-	sh->last = last;
+	sh->last = sh->how->one_optimizer ? last_of_all : last;
 	sh->s->node = 0;
 	sh->backward = true;
 	if (sh->how->backward_begin)
@@ -185,6 +185,43 @@ shard_backward_end(struct shard *sh)
 			sh->s->sched->storages[tensor_at(sh->s, grad)->storage].became = 0;
 	}
 	sh->backward = false;
+}
+
+static void
+stage_hook(struct shard *sh, uint32_t chunk, void (*hook)(struct shard *))
+{
+	sh->chunk = chunk;
+	sh->s->node = 0;
+	if (hook)
+		hook(sh);
+}
+
+void
+shard_stage(struct shard *sh, uint32_t chunk)
+{
+	if (sh)
+		stage_hook(sh, chunk, sh->how->stage);
+}
+
+void
+shard_stage_gather(struct shard *sh, uint32_t chunk)
+{
+	if (sh)
+		stage_hook(sh, chunk, sh->how->stage_gather);
+}
+
+void
+shard_stage_release(struct shard *sh, uint32_t chunk)
+{
+	if (sh)
+		stage_hook(sh, chunk, sh->how->stage_release);
+}
+
+void
+shard_stage_end(struct shard *sh)
+{
+	if (sh)
+		stage_hook(sh, sh->chunk, sh->how->stage_end);
 }
 
 bool

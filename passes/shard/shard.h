@@ -17,6 +17,7 @@ struct shard {
 	uint32_t *index;           /* by value: which of step.params + 1, 0 = none */
 	unsigned step;
 	uint32_t micro;
+	uint32_t chunk;            /* which of a pipeline rank's stages runs */
 	bool last;                 /* the micro-batch before the optimizer's step */
 	bool backward;             /* the engine runs, or the forward of a checkpoint inside it */
 };
@@ -24,6 +25,7 @@ struct shard {
 struct strategy {
 	const char *name;
 	bool away;                 /* parameters are never whole on this rank but where the strategy gathers them */
+	bool one_optimizer;        /* for all stages of a pipeline's rank: the last of all backwards is the last one */
 	bool (*known)(struct analysis *);                          /* NULL = everything; else reports what is not modelled */
 	void (*start)(struct shard *);                             /* parameters, buffers and batch are there, the optimizer is not */
 	void (*forward_begin)(struct shard *);
@@ -32,6 +34,10 @@ struct strategy {
 	void (*backward_begin)(struct shard *);
 	void (*gradient)(struct shard *, struct param *);          /* its .grad is there, or has been added to */
 	void (*backward_end)(struct shard *);
+	void (*stage)(struct shard *);                             /* another stage of the pipeline's rank runs */
+	void (*stage_gather)(struct shard *);                      /* .. and is made ready ahead, by the interleaved schedule */
+	void (*stage_release)(struct shard *);
+	void (*stage_end)(struct shard *);                         /* the last of a stage's backwards is over */
 	void (*step)(struct shard *);                              /* instead of the optimizer's */
 };
 
@@ -42,10 +48,14 @@ struct shard *shard_new(struct step *);
 void shard_forward_begin(struct shard *, unsigned step, uint32_t micro);
 void shard_forward_at(struct shard *, uint32_t node);
 void shard_forward_end(struct shard *);
-void shard_backward_begin(struct shard *, bool last);
+void shard_backward_begin(struct shard *, bool last, bool last_of_all);      /* of a stage, of the rank */
 void shard_backward_at(struct shard *, uint32_t node);
 void shard_gradient(struct shard *, uint32_t var);
 void shard_backward_end(struct shard *);
+void shard_stage(struct shard *, uint32_t chunk);
+void shard_stage_gather(struct shard *, uint32_t chunk);
+void shard_stage_release(struct shard *, uint32_t chunk);
+void shard_stage_end(struct shard *);
 bool shard_step(struct shard *);                                  /* false: the optimizer steps as in one process */
 
 /* shard.c: for strategies */

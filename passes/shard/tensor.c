@@ -15,7 +15,10 @@ struct region {
 	uint8_t *role;
 	uint32_t *values;          uint32_t n, done;
 	uint32_t *nodes;           uint32_t nnode;
-	uint32_t columns, ends, uneven;    /* ends: rows, losses; uneven: a value that cannot be divided */
+	uint32_t columns, ends;    /* ends: rows, losses */
+	uint32_t uneven;           /* a value that cannot be divided evenly */
+	bool vocabulary;           /* the divided dim is the vocabulary */
+	int64_t size;              /* of the divided dim; -1: not the same everywhere */
 };
 
 enum { MOST_RANKS = 1024, MOST_CHOICES = 2 };
@@ -40,6 +43,7 @@ reach(struct region *r, uint32_t v, int axis)
 	r->values[r->n++] = v;
 	if (!r->uneven && dim_of(g, v, axis) % r->d->ways)
 		r->uneven = v;
+	r->size = r->size == 0 || r->size == dim_of(g, v, axis) ? dim_of(g, v, axis) : -1;
 	return true;
 }
 
@@ -97,6 +101,7 @@ visit_loss(struct region *r, uint32_t n)
 		return false;
 	if (g->vals[x->u.val].rank != 2 || axis_at(r, x->u.val) != 1 || !r->d->classes || dim_of(g, x->u.val, 1) != r->d->classes)
 		return false;
+	r->vocabulary = true;
 	return set_role(r, n, ROLE_LOSS);
 }
 
@@ -105,7 +110,10 @@ visit_embedding(struct region *r, uint32_t n)
 {
 	const struct arg *w = node_arg(r->d->g, n, "weight");
 
-	return w->kind == ARG_VAL && axis_at(r, w->u.val) == 0 && dim_of(r->d->g, w->u.val, 0) == r->d->classes && set_role(r, n, ROLE_VOCABULARY);
+	if (w->kind != ARG_VAL || axis_at(r, w->u.val) != 0 || dim_of(r->d->g, w->u.val, 0) != r->d->classes)
+		return false;
+	r->vocabulary = true;
+	return set_role(r, n, ROLE_VOCABULARY);
 }
 
 /* The dim of the results that what is known of the node asks for. */
@@ -174,9 +182,10 @@ static void
 forget(struct region *r, bool keep)
 {
 	for (uint32_t i = 0; i < r->n; i++) {
-		if (keep)
+		if (keep) {
 			r->d->axis[r->values[i]] = r->axis[r->values[i]];
-		else if (r->d->skip + 1 == MOST_CHOICES && r->d->g->vals[r->values[i]].kind == VAL_NODE)
+			r->d->vocabulary[r->values[i]] = r->vocabulary;
+		} else if (r->d->skip + 1 == MOST_CHOICES && r->d->g->vals[r->values[i]].kind == VAL_NODE)
 			r->dead[r->values[i]] = r->axis[r->values[i]];
 		r->axis[r->values[i]] = WHOLE;
 	}
@@ -185,7 +194,10 @@ forget(struct region *r, bool keep)
 			r->d->role[r->nodes[i]] = r->role[r->nodes[i]];
 		r->role[r->nodes[i]] = ROLE_NONE;
 	}
+	r->d->uneven += keep && r->uneven && !r->vocabulary;
 	r->n = r->done = r->nnode = r->columns = r->ends = r->uneven = 0;
+	r->size = 0;
+	r->vocabulary = false;
 }
 
 static bool
@@ -197,14 +209,14 @@ refuse_uneven(struct analysis *a, uint32_t v, int axis)
 	return diag(a->c, DIAG_BAD_VALUE, "parallel.tp", SFMT(a->r->v[RK_PARALLEL_TP].text), allowed.p);
 }
 
-/* Divides what is connected with the value; false: it should be, but not by this number. */
+/* Divides what is connected with the value; false: it should be, but not by this number: parts of a head are none of the heads' parts. */
 static bool
 try_region(struct region *r, uint32_t v, int axis)
 {
 	for (r->d->skip = 0; r->d->skip < MOST_CHOICES; r->d->skip++) {
 		bool found = reach(r, v, axis) && grow(r);
 
-		if (found && r->uneven)
+		if (found && r->uneven && r->size < 0)
 			return refuse_uneven(r->d->a, r->uneven, r->axis[r->uneven]);
 		forget(r, found);
 		if (found)
@@ -253,6 +265,17 @@ find_vocabulary(struct divided *d)
 	return found;
 }
 
+/* As torch.chunk cuts it, the first ranks have more; a padded vocabulary is cut evenly. */
+int64_t
+part_of(const struct divided *d, uint32_t v, int64_t n)
+{
+	int64_t multiple = d->multiple && d->vocabulary[first_of(d->g, v)] ? d->multiple : 1, ways, part;
+
+	if (!mul_i64(d->ways, multiple, &ways) || !mul_i64(n / ways + (n % ways != 0), multiple, &part))
+		return n;
+	return part;
+}
+
 static bool
 find_regions(struct divided *d)
 {
@@ -267,6 +290,7 @@ find_regions(struct divided *d)
 	memset(r.dead, WHOLE, g->nval);
 	if (table && !try_region(&r, table, 0))
 		return false;
+	d->table = table && d->axis[table] != WHOLE ? table : 0;
 	for (uint32_t n = 1; n < g->nnode; n++) {
 		if (d->role[n] != ROLE_NONE || !linear_of(g, n, &l) || d->axis[first_of(g, l.weight)] != WHOLE)
 			continue;
@@ -288,15 +312,25 @@ tell(const struct divided *d)
 	}
 	assume(d->a, "tensor parallel: %u linear layers divided by columns, %u by rows, %u embeddings by vocabulary; %u linear layers are whole on every rank",
 	    count[ROLE_COLUMN], count[ROLE_ROW], count[ROLE_VOCABULARY], whole);
+	if (d->table)
+		assume(d->a, "tensor parallel: of the vocabulary's %lld rows each rank has %lld%s", (long long)d->classes, (long long)part_of(d, d->table, d->classes),
+		    d->multiple ? ", padded as Megatron-LM does" : d->classes % d->ways ? " at most" : "");
+	if (d->uneven)
+		assume(d->a, "tensor parallel: sizes that the ranks do not divide are cut as DTensor does, and this is the first rank, which has the most; "
+		    "Megatron-LM, and PyTorch's parallel styles with local outputs, refuse such a size");
 	assume(d->a, "tensor parallel: collectives make a new tensor, as PyTorch's functional ones do%s",
-	    d->a->r->v[RK_PARALLEL_SEQUENCE].i ? "; the sequence is gathered again for backward, as Megatron-LM's sources do" : "");
+	    !d->a->r->v[RK_PARALLEL_SEQUENCE].i ? "" : d->pytorch ? "; what is gathered of the sequence is kept for backward" :
+	    "; the sequence is gathered again for backward, as Megatron-LM's sources do");
+	if (d->pytorch && d->table)
+		assume(d->a, "tensor parallel: the token embedding's gradient is whole on every rank, as DTensor makes it");
 }
 
 bool
 pass_tensor(struct analysis *a)
 {
 	struct recipe_value *v = &a->r->v[RK_PARALLEL_TP];
-	struct divided d = {.a = a, .g = a->g, .ways = v->i, .axis = NEW(a->c->a, int8_t, a->g->nval), .role = NEW(a->c->a, uint8_t, a->g->nnode)};
+	struct divided d = {.a = a, .g = a->g, .ways = v->i, .pytorch = a->r->v[RK_PARALLEL_TP_LIBRARY].i, .axis = NEW(a->c->a, int8_t, a->g->nval), .role = NEW(a->c->a, uint8_t, a->g->nnode),
+		.vocabulary = NEW(a->c->a, bool, a->g->nval), .multiple = a->r->v[RK_PARALLEL_VOCAB_MULTIPLE].i};
 	bool any = false;
 
 	if (v->i < 1 || v->i > MOST_RANKS)
@@ -314,5 +348,6 @@ pass_tensor(struct analysis *a)
 	if (!any)
 		return diag(a->c, DIAG_BAD_VALUE, "parallel.tp", SFMT(v->text), "1: no linear layers of this model can be divided");
 	tell(&d);
-	return tensor_write(&d);
+	tensor_write(&d);
+	return true;
 }

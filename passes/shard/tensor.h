@@ -15,12 +15,17 @@ struct divided {
 	struct analysis *a;
 	struct graph *g;
 	int64_t ways;
+	bool pytorch;              /* torch.distributed.tensor.parallel's way, not Megatron-LM's */
 	unsigned skip;             /* where one dim becomes several: how many of them are passed over */
 	bool last;                 /* .. or the last one is taken */
 	int8_t *axis;              /* by value: the dim that is divided, WHOLE = none */
 	uint8_t *role;             /* by node */
 	uint32_t *user, *user_at;  /* by value, tied parameters as one: nodes that read it */
 	int64_t classes;           /* rows of the vocabulary's embedding, 0 = none */
+	int64_t multiple;          /* to which they are padded for each rank, 0 = not */
+	uint32_t table;            /* that embedding's, 0 = it is whole on every rank */
+	bool *vocabulary;          /* by value: its divided dim is the vocabulary's */
+	uint32_t uneven;           /* regions, but the vocabulary's, whose dims the ranks do not divide */
 };
 
 /* axes.c: the dim of a node's results if its operand v has that one divided, and of an operand if its results have */
@@ -35,7 +40,9 @@ struct linear {                    /* a matrix product with a parameter */
 };
 bool linear_of(const struct graph *, uint32_t node, struct linear *);
 
+int64_t part_of(const struct divided *, uint32_t v, int64_t n);   /* what the first rank has of a divided dim: no rank has more */
+
 /* tensor_write.c */
-bool tensor_write(struct divided *);
+void tensor_write(struct divided *);
 
 #endif

@@ -299,5 +299,5 @@ step(struct shard *sh)
 }
 
 const struct strategy strategy_zero12 = {
-	.name = "zero12", .known = zero_known, .start = start, .gradient = gradient, .backward_end = backward_end, .step = step,
+	.name = "zero12", .one_optimizer = true, .known = zero_known, .start = start, .gradient = gradient, .backward_end = backward_end, .step = step,
 };

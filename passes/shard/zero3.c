@@ -209,6 +209,6 @@ step(struct shard *sh)
 }
 
 const struct strategy strategy_zero3 = {
-	.name = "zero3", .away = true, .known = zero_known, .start = start, .forward_begin = forward_begin, .at = at, .forward_end = forward_end,
+	.name = "zero3", .one_optimizer = true, .away = true, .known = zero_known, .start = start, .forward_begin = forward_begin, .at = at, .forward_end = forward_end,
 	.gradient = gradient, .backward_end = backward_end, .step = step,
 };
