@@ -108,10 +108,25 @@ static unsigned
 outermost_depth(const struct lifetimes *l)
 {
 	unsigned d = 0;
+	uint32_t last = l->returns;
 
-	while (l->returns > 0 && calls_depth(l->g, 1) > d && l->calls.last[l->calls.at[1] + d + 1] >= l->returns)
+	while (last && l->g->nodes[last].flags & NF_LOSS)
+		last--;
+	while (last && calls_depth(l->g, 1) > d && l->calls.last[l->calls.at[1] + d + 1] >= last)
 		d++;
 	return d;
+}
+
+/* x = self.stem(x), for block in self.blocks: x = block(x): what a Sequential gives, and an entry of a list, is bound to the name of what it took. */
+static bool
+is_stage(const struct graph *g, uint32_t scope)
+{
+	struct str path = scope_path(g, scope);
+	uint32_t n = path.n;
+
+	while (n && path.p[n - 1] >= '0' && path.p[n - 1] <= '9')
+		n--;
+	return (n && n < path.n && path.p[n - 1] == '.') || str_ends(graph_str(g, g->scopes[scope].cls), S("Sequential"));
 }
 
 /* Without names: what a composite module gives to the outermost frame is a local there (outputs = self.model(...)). */
@@ -124,9 +139,9 @@ hold_in_outermost(struct lifetimes *l)
 
 	for (uint32_t n = 1; n < g->nnode; n++)
 		if (calls_depth(g, n) >= d) {
-			uint32_t at = l->calls.at[n] + d;
+			uint32_t at = l->calls.at[n] + d, first = l->calls.first[at];
 
-			composite[n] = n == l->calls.first[at] ? is_composite(l, n, l->calls.last[at], d) : composite[l->calls.first[at]];
+			composite[n] = n == first ? !is_stage(g, scope_at(g, g->nodes[n].scope, d)) && is_composite(l, n, l->calls.last[at], d) : composite[first];
 		}
 	for (uint32_t n = 1; n < g->nnode; n++)
 		for (struct operands it = operands_of(g, n); operand_next(&it);) {
@@ -135,6 +150,41 @@ hold_in_outermost(struct lifetimes *l)
 			if (maker && composite[maker] && (calls_depth(g, n) < d || !calls_same(&l->calls, maker, n, d)))
 				extend(l, it.val, l->returns);
 		}
+}
+
+/* Without names: an adapter's layer binds its converted input to x, and holds it until it returns. */
+static void
+hold_adapter_inputs(struct lifetimes *l)
+{
+	struct graph *g = l->g;
+
+	for (uint32_t n = 1; n < g->nnode; n++)
+		for (struct operands it = operands_of(g, n); operand_next(&it);) {
+			uint32_t maker = g->vals[it.val].kind == VAL_NODE ? g->vals[it.val].node : 0;
+
+			if (maker && g->nodes[maker].flags & NF_ADDED && g->nodes[maker].op == OP_TO && calls_depth(g, n) > calls_depth(g, maker))
+				extend(l, it.val, l->calls.last[l->calls.at[maker] + calls_depth(g, maker)]);
+		}
+}
+
+/*
+ * Without names: a wrapper that the exporter was given returns a part of what the model returns. What the model made and nothing reads is
+ * in the model's own output, and with it live the values that its gradient would need.
+ */
+static void
+return_unread(struct lifetimes *l)
+{
+	struct graph *g = l->g;
+	uint32_t *used = NEW(l->a->c->a, uint32_t, g->nval), before = g->noutput;
+	unsigned d = outermost_depth(l);
+
+	uses_count(g, used);
+	for (uint32_t n = 1; d && n <= l->returns; n++)
+		if (calls_depth(g, n) > d && g->nodes[n].nout && !used[node_outs(g, n)[0]] && !(g->nodes[n].flags & NF_INPLACE))
+			graph_output(g, node_outs(g, n)[0]);
+	if (g->noutput > before)
+		assume(l->a, "what the model makes and nothing reads (values: %u) is in its output, of which the exporter's wrapper returns a part",
+		    (unsigned)(g->noutput - before));
 }
 
 /* ---- names -------------------------------------------------------------------------------------------------------- */
@@ -462,8 +512,11 @@ pass_lifetime(struct analysis *a)
 		by_name(&l);
 	if (calls)
 		hold_for_loss(&l);
-	if (calls && !names)
+	if (calls && !names) {
 		hold_embeddings(&l);
+		hold_adapter_inputs(&l);
+		return_unread(&l);
+	}
 	if (!names)
 		hold_in_outermost(&l);
 	for (uint32_t i = 0; i < a->g->noutput; i++)
