@@ -6,7 +6,7 @@
  *     sym NAME MIN..[MAX] [~ EXAMPLE]
  *     note "what was taken for granted"
  *     input|param|buffer|const VALUE ["full name"] [: TYPE] [trainable] [persistent] [tied VALUE] [transposed]
- *     VALUE [: TYPE], .. = OP[_]([name=]ARG, ..) [as "node"] [no_grad] [fx "name" "target" "arguments"] [@"path":"class"/..] [!LINE "statement"]..
+ *     VALUE [: TYPE], .. = OP[_]([name=]ARG, ..) [as "node"] [no_grad] [autocast DTYPE|off] [fx "name" "target" "arguments"] [@"path":"class"/..] [!LINE "statement"]..
  *     output VALUE
  *
  * VALUE is %name or %"any name"; TYPE is DTYPE[dim, ..]{element, ..}, elements only where they are known, or "list": all results as one;
@@ -72,6 +72,21 @@ fx(struct reader *r, uint32_t n)
 }
 
 static bool
+autocast(struct reader *r, uint32_t n)
+{
+	struct str what;
+	unsigned dtype;
+
+	text_skip(r);
+	what = text_word(r);
+	dtype = dtype_by_name(what);
+	if (!str_eq(what, S("off")) && !dtype_is_float(dtype))
+		return text_fail(r, "autocast takes a floating-point dtype or off");
+	r->g->nodes[n].autocast = (uint8_t)(dtype ? dtype : AUTOCAST_OFF);
+	return true;
+}
+
+static bool
 tail(struct reader *r, uint32_t n)
 {
 	struct str name;
@@ -83,6 +98,8 @@ tail(struct reader *r, uint32_t n)
 	}
 	if (text_accept(r, "no_grad"))
 		r->g->nodes[n].flags |= NF_NO_GRAD;
+	if (text_accept(r, "autocast ") && !autocast(r, n))
+		return false;
 	if (text_accept(r, "fx ") && !fx(r, n))
 		return false;
 	if (text_accept(r, "@") && !scopes(r, n))

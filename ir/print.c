@@ -10,7 +10,7 @@
  *     output %y
  *
  * Arguments carry the schema's names; absent ones are not printed. Braces hold elements that are known. @ is the module stack, ! a stack
- * frame, fx what an ONNX exporter says of the node that it took apart.
+ * frame, autocast the file's own, fx what an ONNX exporter says of the node that it took apart.
  */
 #include "ir.h"
 
@@ -203,6 +203,8 @@ node(const struct graph *g, struct buf *b, uint32_t n)
 	}
 	if (x->flags & NF_NO_GRAD)
 		buf_str(b, S(" no_grad"));
+	if (x->autocast)
+		buf_fmt(b, " autocast %s", x->autocast == AUTOCAST_OFF ? "off" : dtype_info(x->autocast)->name);
 	if (x->fx) {
 		buf_str(b, S(" fx "));
 		quoted(b, graph_str(g, x->fx));

@@ -155,10 +155,25 @@ static unsigned
 outermost_depth(const struct lifetimes *l)
 {
 	unsigned d = 0;
+	uint32_t last = l->returns;
 
-	while (l->returns > 0 && calls_depth(l->g, 1) > d && l->calls.last[l->calls.at[1] + d + 1] >= l->returns)
+	while (last && l->g->nodes[last].flags & NF_LOSS)
+		last--;
+	while (last && calls_depth(l->g, 1) > d && l->calls.last[l->calls.at[1] + d + 1] >= last)
 		d++;
 	return d;
+}
+
+/* x = self.stem(x), for block in self.blocks: x = block(x): what a Sequential gives, and an entry of a list, is bound to the name of what it took. */
+static bool
+is_stage(const struct graph *g, uint32_t scope)
+{
+	struct str path = scope_path(g, scope);
+	uint32_t n = path.n;
+
+	while (n && path.p[n - 1] >= '0' && path.p[n - 1] <= '9')
+		n--;
+	return (n && n < path.n && path.p[n - 1] == '.') || str_ends(graph_str(g, g->scopes[scope].cls), S("Sequential"));
 }
 
 /* Per node: the entry of its call at depth d if that module calls others, 0 = it stands in no such call. */
@@ -209,9 +224,29 @@ hold_in_outermost(struct lifetimes *l)
 		for (struct operands it = operands_of(g, n); operand_next(&it);) {
 			uint32_t maker = g->vals[it.val].kind == VAL_NODE ? g->vals[it.val].node : 0;
 
-			if (maker && call[maker] && call[n] != call[maker] && !call[n] && !on[n])
+			if (maker && call[maker] && call[n] != call[maker] && !call[n] && !on[n] && !is_stage(g, scope_at(g, g->nodes[maker].scope, d)))
 				extend(l, it.val, l->returns);
 		}
+}
+
+/*
+ * Without names: a wrapper that the exporter was given returns a part of what the model returns. What the model made and nothing reads is
+ * in the model's own output, and with it live the values that its gradient would need.
+ */
+static void
+return_unread(struct lifetimes *l)
+{
+	struct graph *g = l->g;
+	uint32_t *used = NEW(l->a->c->a, uint32_t, g->nval), before = g->noutput;
+	unsigned d = outermost_depth(l);
+
+	uses_count(g, used);
+	for (uint32_t n = 1; d && n <= l->returns; n++)
+		if (calls_depth(g, n) > d && g->nodes[n].nout && !used[node_outs(g, n)[0]] && !(g->nodes[n].flags & NF_INPLACE))
+			graph_output(g, node_outs(g, n)[0]);
+	if (g->noutput > before)
+		assume(l->a, "what the model makes and nothing reads (values: %u) is in its output, of which the exporter's wrapper returns a part",
+		    (unsigned)(g->noutput - before));
 }
 
 /* ---- names -------------------------------------------------------------------------------------------------------- */
@@ -531,6 +566,7 @@ hold_unnamed(struct lifetimes *l)
 	hold_embeddings(l);
 	hold_summands(l);
 	hold_for_norm(l);
+	return_unread(l);
 }
 
 bool

@@ -1,0 +1,125 @@
+/*
+ * One model, several files, one answer: exports of the same model by torch.export, torch.jit.trace and the ONNX exporter under the same
+ * recipe give the same peak, factors and modalities within 0.2 %, the same phase and the same parameters.
+ */
+#include "test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SHARE 0.002
+#define TOWER "\"freeze\": [\"*model.vision_tower.*\"]"
+#define ADAPTERS "\"lora\": {\"r\": 8, \"targets\": \"all-linear\"}"
+
+static const struct pair {
+	const char *dims, *a, *b;
+	int64_t missing;           /* parameters that b's format leaves out, because nothing reads them */
+} pairs[] = {
+	{"\"batch\": 2, \"seq\": 32", "llava_tiny.train.pt2", "llava_tiny.train.pt", 0},
+	{"\"batch\": 2, \"seq\": 32", "llava_tiny.train.pt2", "llava_tiny.train.onnx", 256},     /* CLIP's last norm */
+	{"\"batch\": 2, \"seq\": 24", "toy_vlm.train.pt2", "toy_vlm.train.onnx", 0},
+	{"\"batch\": 2, \"seq\": 64", "llama_tiny.train.pt2", "llama_tiny.train.opset23.onnx", 0},
+};
+
+static const char *const recipes[] = {
+	"\"precision\": \"fp32\"",
+	"\"precision\": \"bf16\"",
+	"\"precision\": \"bf16-mixed\"",
+	"\"precision\": \"fp16-mixed\", \"optimizer\": \"sgd\"",
+	"\"precision\": \"fp32\", \"keep_outputs\": true",
+	"\"precision\": \"bf16-mixed\", \"keep_outputs\": true",
+	"\"precision\": \"bf16\", " ADAPTERS,
+	"\"precision\": \"bf16-mixed\", " ADAPTERS,
+	"\"precision\": \"fp32\", " TOWER,
+	"\"precision\": \"bf16-mixed\", " TOWER,
+	"\"precision\": \"fp32\", \"checkpoint\": \"non-reentrant\"",
+	"\"precision\": \"bf16-mixed\", \"checkpoint\": \"reentrant\", \"keep_outputs\": true",
+	"\"precision\": \"fp32\", \"grad_accum\": 2",
+	"\"precision\": \"fp32\", \"attention\": \"eager\"",
+};
+
+static void
+within(const char *model, const char *recipe, const char *what, uint64_t a, uint64_t b, uint64_t peak)
+{
+	if (fabs((double)a - (double)b) > SHARE * (double)peak)
+		fail_msg("%s, %s: %s %llu, elsewhere %llu", model, recipe, what, (unsigned long long)b, (unsigned long long)a);
+}
+
+static uint64_t
+total(const struct factors *f)
+{
+	return f->of[FAC_PARAM] + f->of[FAC_GRAD] + f->of[FAC_OPT] + factors_act(f);
+}
+
+static void
+compare(const struct pair *p, const char *recipe)
+{
+	char text[512], path[128];
+	struct analysed a, b;
+	uint64_t peak;
+
+	snprintf(text, sizeof text, "{%s, \"dims\": {%s}}", recipe, p->dims);
+	snprintf(path, sizeof path, "fixtures/models/%s", p->a);
+	a = test_analyse_file(path, text);
+	snprintf(path, sizeof path, "fixtures/models/%s", p->b);
+	b = test_analyse_file(path, text);
+	peak = mc_report_peak(a.r);
+	within(p->b, recipe, "peak", peak, mc_report_peak(b.r), peak);
+	for (unsigned s = 1; s <= 2; s++)
+		if (a.r->r.steps[s].phase != b.r->r.steps[s].phase)
+			fail_msg("%s, %s: step %u peaks in %s", p->b, recipe, s, phase_name(b.r->r.steps[s].phase));
+	assert_int_equal(a.r->r.param_count, b.r->r.param_count + (uint64_t)p->missing);
+	for (unsigned m = MOD_NONE + 1; m < MOD_COUNT; m++)
+		within(p->b, recipe, modality_name(m), total(&a.r->r.modalities[m].at), total(&b.r->r.modalities[m].at), peak);
+	release_analysis(a);
+	release_analysis(b);
+}
+
+static void
+one_answer(void **unused)
+{
+	(void)unused;
+	for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++)
+		for (size_t k = 0; k < sizeof recipes / sizeof recipes[0]; k++)
+			if (!strstr(recipes[k], "vision_tower") || strstr(pairs[i].a, "llava"))
+				compare(&pairs[i], recipes[k]);
+}
+
+/* Z = 128 x 512 fp32. What a module gives to the outermost frame of a file without stack traces, beside two relus of the same size. */
+static uint64_t
+forward_of(const char *scope, const char *cls)
+{
+	char text[1024];
+	struct analysed a;
+	uint64_t peak;
+
+	snprintf(text, sizeof text, "memcrest-ir 1\ninput %%x : fp32[128, 512]\nparam %%w \"%s.0.weight\" : fp32[512, 512] trainable\n"
+	    "param %%v \"head.weight\" : fp32[1, 512] trainable\n%%h : fp32[128, 512] = linear(%%x, %%w) @\"%s\":\"%s\"/\"%s.0\":\"Linear\"\n"
+	    "%%b : fp32[128, 512] = gelu(%%h) @\"%s\":\"%s\"/\"%s.1\":\"GELU\"\n%%c : fp32[128, 512] = relu(%%b)\n%%d : fp32[128, 512] = relu(%%c)\n"
+	    "%%e : fp32[128, 1] = linear(%%d, %%v) @\"head\":\"Linear\"\n%%l : fp32[] = sum(%%e)\noutput %%l\n", scope, scope, cls, scope, scope, cls, scope);
+	a = test_analyse(text, "{\"optimizer\": \"sgd\", \"train_only\": [\"head\"]}");
+	peak = a.r->r.steps[1].phases[PH_FORWARD].tensors;
+	release_analysis(a);
+	return peak;
+}
+
+/* outputs = self.encoder(x) outlives the relus: b, c, d. x = self.stem(x) and x = block(x) do not: c, d. */
+static void
+who_holds_a_result(void **unused)
+{
+	const uint64_t z = 128 * 512 * 4;
+	uint64_t named = forward_of("encoder", "Encoder");
+
+	(void)unused;
+	assert_int_equal(named - forward_of("stem", "torch.nn.modules.container.Sequential"), z);
+	assert_int_equal(named - forward_of("blocks.0", "Block"), z);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(one_answer), cmocka_unit_test(who_holds_a_result)};
+
+	return cmocka_run_group_tests_name("same", tests, NULL, NULL);
+}
