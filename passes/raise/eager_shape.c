@@ -115,6 +115,28 @@ eager_unsqueeze(struct raiser *r)
 	return true;
 }
 
+/* Python has no slices that run backwards: an axis that is read whole so was flipped. */
+static bool
+flip(struct raiser *r, const int64_t *axis, const int64_t *step, uint32_t count)
+{
+	int64_t from[MAX_RANK], to[MAX_RANK], dims[MAX_RANK];
+	unsigned rank, same;
+	uint32_t n;
+
+	if (!eager_size(r, operand_at(&r->s, 0), from, &rank) || !eager_size(r, node_outs(r->g, r->s.n)[0], to, &same) || same != rank)
+		return false;
+	for (uint32_t i = 0; i < count; i++) {
+		dims[i] = axis[i];
+		if (step[i] != -1 || !wrap_axis(&dims[i], rank) || from[dims[i]] != to[dims[i]])
+			return false;
+	}
+	n = eager_node(r, OP_FLIP, 1);
+	eager_tensor(r, n, "self", operand_at(&r->s, 0));
+	eager_ints(r, n, "dims", dims, count);
+	eager_results(r, n);
+	return true;
+}
+
 /* One slice an axis; whole ones are no operator in Python. */
 bool
 eager_slice(struct raiser *r)
@@ -127,10 +149,14 @@ eager_slice(struct raiser *r)
 	    (axes && (!known_numbers(&r->s, operand(&r->s, "axes"), axis, MAX_RANK, &k) || k != count)) ||
 	    (steps && (!known_numbers(&r->s, operand(&r->s, "steps"), step, MAX_RANK, &k) || k != count)))
 		return false;
+	for (uint32_t i = 0; !axes && i < count; i++)
+		axis[i] = i;
+	if (steps && count && step[0] < 0)
+		return flip(r, axis, step, count);
 	for (uint32_t i = 0; i < count; i++) {
 		n = eager_node(r, OP_SLICE, 1);
 		eager_tensor(r, n, "self", x);
-		eager_arg(r, n, "dim", arg_int(axes ? axis[i] : i));
+		eager_arg(r, n, "dim", arg_int(axis[i]));
 		eager_arg(r, n, "start", arg_int(start[i]));
 		eager_arg(r, n, "end", arg_int(end[i]));
 		eager_arg(r, n, "step", arg_int(steps ? step[i] : 1));
