@@ -18,6 +18,11 @@ static const struct twin {
 	{"lstm_two.legacy.onnx", "lstm_two", 0},
 	{"gru_two_ways.onnx", "gru_two_ways", 0},          /* two layers, two directions, dropout */
 	{"rnn_two_ways.legacy.onnx", "rnn_two_ways", 0},
+	{"glu.onnx", "glu", 0},                            /* F.glu along two axes, nn.RMSNorm */
+	{"attention.onnx", "attention", 0},                /* nn.MultiheadAttention without weights as a result */
+	{"attention.legacy.onnx", "attention", 0},
+	{"attention_cross.onnx", "attention_cross", 0},    /* keys of another sequence */
+	{"attention_weights.onnx", "attention_weights", 10},       /* the mean over the heads, which nobody reads, is not in the file, and its operand lives less long */
 };
 
 static const char *const recipes[] = {

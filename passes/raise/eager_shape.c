@@ -115,6 +115,60 @@ eager_unsqueeze(struct raiser *r)
 	return true;
 }
 
+static bool
+is_axis(const struct graph *g, uint32_t axes, int64_t want, int64_t rank)
+{
+	const struct val *x = &g->vals[axes];
+	int64_t at = x->ndata == 1 ? g->ints[x->data_at].n : rank;
+
+	return at == want || at + rank == want;
+}
+
+/* 0 and the last but one change places, nothing else does. */
+static bool
+moves_to_front(const struct graph *g, const struct arg *perm)
+{
+	int64_t last = (int64_t)perm->count - 2;
+
+	for (int64_t i = 0; i < (int64_t)perm->count; i++)
+		if (g->ints[perm->first + (uint32_t)i].n != (i == 0 ? last : i == last ? 0 : i))
+			return false;
+	return true;
+}
+
+static uint32_t
+view(struct raiser *r, unsigned op, uint32_t x, const char *name, int64_t dim)
+{
+	uint32_t n = eager_node(r, op, 1);
+
+	eager_tensor(r, n, "self", x);
+	eager_arg(r, n, name, arg_int(dim));
+	return n;
+}
+
+/*
+ * nn.MultiheadAttention takes the products of query, key and value apart that it made at once: their axis is moved to the front, by way of one of size 1, and
+ * the whole copied. Exporters leave out the copy.
+ */
+bool
+eager_packed_projection(struct raiser *r)
+{
+	const struct arg *perm = node_arg(r->g, r->m.node[1], "perm");
+	uint32_t n, x;
+
+	if (!perm || perm->kind != ARG_INTS || perm->count < 4 || !moves_to_front(r->g, perm) || !is_axis(r->g, r->m.var[1], 0, perm->count) ||
+	    !is_axis(r->g, r->m.var[2], (int64_t)perm->count - 2, perm->count))
+		return false;
+	n = view(r, OP_UNSQUEEZE, r->m.var[0], "dim", 0);
+	n = view(r, OP_TRANSPOSE, eager_out(r, n), "dim0", 0);
+	eager_arg(r, n, "dim1", arg_int(-2));
+	x = eager_out(r, view(r, OP_SQUEEZE, eager_out(r, n), "dim", -2));
+	n = eager_node(r, OP_CONTIGUOUS, 1);
+	eager_tensor(r, n, "self", x);
+	eager_results(r, n);
+	return true;
+}
+
 /* Python has no slices that run backwards: an axis that is read whole so was flipped. */
 static bool
 flip(struct raiser *r, const int64_t *axis, const int64_t *step, uint32_t count)
