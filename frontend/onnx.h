@@ -124,6 +124,7 @@ struct spec *onnx_spec(const struct onnx *, struct str name);    /* NULL = the s
 
 /* onnx_tied.c */
 void onnx_find_ties(struct onnx *);
+bool onnx_fx_reads(const struct graph *, uint32_t node, const struct spec *);     /* does the FX node that this one is part of read the parameter? */
 
 /* onnx_lossy.c */
 void onnx_report_losses(struct onnx *);

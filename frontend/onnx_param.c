@@ -121,7 +121,7 @@ shows_parameter(const struct onnx *l, uint32_t v)
 
 	for (unsigned i = 0; x->rank != RANK_UNKNOWN && i < x->rank; i++)
 		large += val_dims(l->g, v)[i].n != 1;
-	return str_starts(name, S("embedding")) || str_starts(name, S("expand")) || large <= 1;
+	return dtype_is_float(x->dtype) && (str_starts(name, S("embedding")) || str_starts(name, S("expand")) || large <= 1);
 }
 
 /* A stored tensor takes the place that the signature gave it; others get a new one. */
@@ -441,6 +441,20 @@ add_counters(struct onnx *l)
 			add_counter(l, node_args(g, n)[3].u.val);
 }
 
+/* Gates of recurrent layers are packed into constants, several parameters to one; the pass recurrent takes them out again. */
+static void
+find_packed(struct onnx *l)
+{
+	for (uint32_t n = 1; n < l->g->nnode; n++) {
+		unsigned op = l->g->nodes[n].op;
+
+		if (op != OP_ONNX_LSTM && op != OP_ONNX_GRU && op != OP_ONNX_RNN)
+			continue;
+		for (uint32_t i = 1; i < l->nspec; i++)
+			l->spec[i].folded |= onnx_fx_reads(l->g, n, &l->spec[i]);
+	}
+}
+
 void
 onnx_find_params(struct onnx *l)
 {
@@ -451,6 +465,7 @@ onnx_find_params(struct onnx *l)
 	if (signature) {
 		mark_transposed(l, uses);
 		onnx_find_ties(l);
+		find_packed(l);
 	}
 	for (uint32_t v = 1; v < g->nval; v++)
 		if (g->vals[v].kind == VAL_CONST && !signature)

@@ -16,9 +16,8 @@ leaf(struct str path)
 	return str_sub(path, n, path.n);
 }
 
-/* Does the FX node that this one is part of read the parameter? */
-static bool
-fx_reads(const struct graph *g, uint32_t n, const struct spec *s)
+bool
+onnx_fx_reads(const struct graph *g, uint32_t n, const struct spec *s)
 {
 	struct str args = graph_str(g, g->nodes[n].fx_args);
 	const char *p = args.n && s->alias.n ? memmem(args.p, args.n, s->alias.p, s->alias.n) : NULL;
@@ -54,7 +53,7 @@ tie(struct onnx *l, uint32_t n, uint32_t *operand)
 	own = str_fmt(l->c->a, "%.*s.%.*s", SFMT(module), SFMT(leaf(graph_str(g, x->full))));
 	s = onnx_spec(l, own);
 	other = onnx_spec(l, graph_str(g, x->full));
-	if (!s || !other || s == other || s->buffer || !fx_reads(g, n, other) || fx_reads(g, n, s))
+	if (!s || !other || s == other || s->buffer || !onnx_fx_reads(g, n, other) || onnx_fx_reads(g, n, s))
 		return;
 	if (g->vals[s->val].kind == VAL_NONE) {
 		g->vals[s->val].full = s->full;

@@ -229,6 +229,15 @@ is_folded(const struct graph *g, uint32_t v)
 	return is_constant(g, v) && !g->vals[v].full && g->vals[v].rank == 4 && dim_of(g, v, 3) == 1 && str_eq(g->format, S("onnx"));
 }
 
+/* PyTorch's own modules take masks from their caller and pass them on: it is libraries that make and drop them. */
+static bool
+keeps_its_mask(const struct graph *g, uint32_t n)
+{
+	uint32_t scope = g->nodes[n].scope;
+
+	return scope && str_starts(graph_str(g, g->scopes[scope].cls), S("torch.nn.modules."));
+}
+
 static void
 simplify_attention(struct masks *m, uint32_t n)
 {
@@ -236,7 +245,7 @@ simplify_attention(struct masks *m, uint32_t n)
 	struct arg *q = node_arg(g, n, "query"), *k = node_arg(g, n, "key"), *v = node_arg(g, n, "value"), *mask = node_arg(g, n, "attn_mask");
 	enum mask_kind kind;
 
-	if (mask->kind != ARG_VAL || q->kind != ARG_VAL || k->kind != ARG_VAL || v->kind != ARG_VAL)
+	if (mask->kind != ARG_VAL || q->kind != ARG_VAL || k->kind != ARG_VAL || v->kind != ARG_VAL || keeps_its_mask(g, n))
 		return;
 	kind = is_folded(g, mask->u.val) ? CAUSAL : classify(m, mask->u.val, dim_of(g, k->u.val, 2));
 	if (kind == NOT_A_MASK)

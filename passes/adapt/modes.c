@@ -28,12 +28,18 @@ is_dropout(unsigned op)
 	return op == OP_DROPOUT || op == OP_FEATURE_DROPOUT || op == OP_ALPHA_DROPOUT || op == OP_FEATURE_ALPHA_DROPOUT;
 }
 
+static bool
+is_recurrent(unsigned op)
+{
+	return op == OP_LSTM || op == OP_GRU || op == OP_RNN_TANH || op == OP_RNN_RELU;
+}
+
 static void
 to_eval(struct graph *g, uint32_t n)
 {
 	unsigned op = g->nodes[n].op;
 
-	if (is_dropout(op))
+	if (is_dropout(op) || is_recurrent(op))
 		set_false(g, n, "train");
 	else if (op == OP_BATCH_NORM)
 		set_false(g, n, "training");

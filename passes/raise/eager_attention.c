@@ -325,7 +325,8 @@ weighs_values(const struct raiser *r, uint32_t v)
 
 /*
  * softmax(scores, dtype=float32).to(q.dtype), as libraries of language models write it, is nothing but softmax in an fp32 file. The source line
- * decides; where the file has none, attention that is written out is taken to do so.
+ * decides; where the file has none, attention that is written out is taken to do so, if its heads have an axis of their own: who multiplies all heads of the batch at once
+ does not convert.
  */
 static bool
 runs_in_fp32(const struct raiser *r)
@@ -335,7 +336,7 @@ runs_in_fp32(const struct raiser *r)
 
 	if (r->g->file_dtype != DT_FP32 || r->g->vals[operand_of(r->g, r->s.n, 0)].dtype != DT_FP32)
 		return false;
-	return line.n ? memmem(line.p, line.n, "float32", 7) != NULL : weighs_values(r, node_outs(r->g, r->s.n)[0]);
+	return line.n ? memmem(line.p, line.n, "float32", 7) != NULL : r->g->vals[operand_of(r->g, r->s.n, 0)].rank == 4 && weighs_values(r, node_outs(r->g, r->s.n)[0]);
 }
 
 bool

@@ -96,6 +96,38 @@ eager_rms_norm(struct raiser *r)
 	return true;
 }
 
+static uint32_t
+matched(const struct raiser *r, unsigned op)
+{
+	for (unsigned i = 0; i < r->m.nnode; i++)
+		if (r->g->nodes[r->m.node[i]].op == op)
+			return r->m.node[i];
+	return 0;
+}
+
+bool
+eager_rms_norm_decomposed(struct raiser *r)
+{
+	uint32_t x = r->m.var[0], w = r->m.var[3], sum = matched(r, OP_ONNX_ADD), n;
+	const struct val *axes = &r->g->vals[r->m.var[1]];
+	int64_t dim[MAX_RANK];
+	unsigned rank;
+	double eps = 0;
+
+	if (!sum || !rms_norm_was_decomposed(r->g, sum) || !eager_size(r, x, dim, &rank) || !axes->ndata || axes->ndata > rank)
+		return false;
+	if (w && (r->g->vals[w].kind == VAL_NODE || r->g->vals[w].rank != axes->ndata))
+		return false;
+	scalar_of(r->g, r->m.var[2], &eps);
+	n = eager_node(r, OP_RMS_NORM, 1);
+	eager_tensor(r, n, "input", x);
+	eager_ints(r, n, "normalized_shape", dim + rank - axes->ndata, axes->ndata);
+	eager_tensor(r, n, "weight", w);
+	eager_arg(r, n, "eps", arg_float(eps));
+	eager_results(r, n);
+	return true;
+}
+
 bool
 eager_batch_norm(struct raiser *r)
 {
@@ -157,6 +189,52 @@ eager_dropout(struct raiser *r)
 	eager_tensor(r, n, "input", operand_at(&r->s, 0));
 	eager_arg(r, n, "p", arg_float(ratio));
 	eager_arg(r, n, "train", arg_bool(training != 0 || str_starts(recorded(r), S("aten.native_dropout")) || str_starts(recorded(r), S("aten.dropout"))));
+	eager_results(r, n);
+	return true;
+}
+
+/* Both halves of one split, which an exporter did not size: a model's own split has sizes. */
+bool
+eager_glu(struct raiser *r)
+{
+	const struct graph *g = r->g;
+	const struct val *a = &g->vals[r->m.var[0]], *b = &g->vals[r->m.var[1]];
+	uint32_t split = a->kind == VAL_NODE && b->kind == VAL_NODE && a->node == b->node ? a->node : 0, n;
+
+	if (!split || g->nodes[split].op != OP_ONNX_SPLIT || g->nodes[split].nout != 2 || a->out != 0 || b->out != 1 || r->uses[r->m.var[0]] != 1 || r->uses[r->m.var[1]] != 1)
+		return false;
+	if (recorded(r).n ? !str_starts(recorded(r), S("aten.glu")) : node_arg(g, split, "split")->kind != ARG_NONE)
+		return false;
+	n = eager_node(r, OP_GLU, 1);
+	eager_tensor(r, n, "self", operand_of(g, split, 0));
+	eager_arg(r, n, "dim", *node_arg(g, split, "axis"));
+	eager_results(r, n);
+	return true;
+}
+
+/* ---- linear layers ------------------------------------------------------------------------------------------------------------------- */
+
+/* The part of a parameter that a split or slice of its first axis is. */
+static bool
+is_part(const struct graph *g, uint32_t v, unsigned rank)
+{
+	uint32_t n = v && g->vals[v].kind == VAL_NODE ? g->vals[v].node : 0, x = n ? operand_of(g, n, 0) : 0;
+
+	return n && (g->nodes[n].op == OP_ONNX_SPLIT || g->nodes[n].op == OP_ONNX_SLICE) && g->vals[x].kind == VAL_PARAM && g->vals[x].rank == rank && g->vals[v].rank == rank;
+}
+
+/* F.linear with rows of a weight and their biases, as nn.MultiheadAttention projects what it does not project at once. */
+bool
+eager_linear_of_parts(struct raiser *r)
+{
+	uint32_t w = r->m.var[1], b = r->m.var[2], n;
+
+	if (!is_part(r->g, w, 2) || !is_part(r->g, b, 1))
+		return false;
+	n = eager_node(r, OP_LINEAR, 1);
+	eager_tensor(r, n, "input", r->m.var[0]);
+	eager_tensor(r, n, "weight", w);
+	eager_tensor(r, n, "bias", b);
 	eager_results(r, n);
 	return true;
 }

@@ -115,6 +115,82 @@ eager_unsqueeze(struct raiser *r)
 	return true;
 }
 
+static bool
+is_axis(const struct graph *g, uint32_t axes, int64_t want, int64_t rank)
+{
+	const struct val *x = &g->vals[axes];
+	int64_t at = x->ndata == 1 ? g->ints[x->data_at].n : rank;
+
+	return at == want || at + rank == want;
+}
+
+/* 0 and the last but one change places, nothing else does. */
+static bool
+moves_to_front(const struct graph *g, const struct arg *perm)
+{
+	int64_t last = (int64_t)perm->count - 2;
+
+	for (int64_t i = 0; i < (int64_t)perm->count; i++)
+		if (g->ints[perm->first + (uint32_t)i].n != (i == 0 ? last : i == last ? 0 : i))
+			return false;
+	return true;
+}
+
+static uint32_t
+view(struct raiser *r, unsigned op, uint32_t x, const char *name, int64_t dim)
+{
+	uint32_t n = eager_node(r, op, 1);
+
+	eager_tensor(r, n, "self", x);
+	eager_arg(r, n, name, arg_int(dim));
+	return n;
+}
+
+/*
+ * nn.MultiheadAttention takes the products of query, key and value apart that it made at once: their axis is moved to the front, by way of one of size 1, and
+ * the whole copied. Exporters leave out the copy.
+ */
+bool
+eager_packed_projection(struct raiser *r)
+{
+	const struct arg *perm = node_arg(r->g, r->m.node[1], "perm");
+	uint32_t n, x;
+
+	if (!perm || perm->kind != ARG_INTS || perm->count < 4 || !moves_to_front(r->g, perm) || !is_axis(r->g, r->m.var[1], 0, perm->count) ||
+	    !is_axis(r->g, r->m.var[2], (int64_t)perm->count - 2, perm->count))
+		return false;
+	n = view(r, OP_UNSQUEEZE, r->m.var[0], "dim", 0);
+	n = view(r, OP_TRANSPOSE, eager_out(r, n), "dim0", 0);
+	eager_arg(r, n, "dim1", arg_int(-2));
+	x = eager_out(r, view(r, OP_SQUEEZE, eager_out(r, n), "dim", -2));
+	n = eager_node(r, OP_CONTIGUOUS, 1);
+	eager_tensor(r, n, "self", x);
+	eager_results(r, n);
+	return true;
+}
+
+/* Python has no slices that run backwards: an axis that is read whole so was flipped. */
+static bool
+flip(struct raiser *r, const int64_t *axis, const int64_t *step, uint32_t count)
+{
+	int64_t from[MAX_RANK], to[MAX_RANK], dims[MAX_RANK];
+	unsigned rank, same;
+	uint32_t n;
+
+	if (!eager_size(r, operand_at(&r->s, 0), from, &rank) || !eager_size(r, node_outs(r->g, r->s.n)[0], to, &same) || same != rank)
+		return false;
+	for (uint32_t i = 0; i < count; i++) {
+		dims[i] = axis[i];
+		if (step[i] != -1 || !wrap_axis(&dims[i], rank) || from[dims[i]] != to[dims[i]])
+			return false;
+	}
+	n = eager_node(r, OP_FLIP, 1);
+	eager_tensor(r, n, "self", operand_at(&r->s, 0));
+	eager_ints(r, n, "dims", dims, count);
+	eager_results(r, n);
+	return true;
+}
+
 /* One slice an axis; whole ones are no operator in Python. */
 bool
 eager_slice(struct raiser *r)
@@ -127,10 +203,14 @@ eager_slice(struct raiser *r)
 	    (axes && (!known_numbers(&r->s, operand(&r->s, "axes"), axis, MAX_RANK, &k) || k != count)) ||
 	    (steps && (!known_numbers(&r->s, operand(&r->s, "steps"), step, MAX_RANK, &k) || k != count)))
 		return false;
+	for (uint32_t i = 0; !axes && i < count; i++)
+		axis[i] = i;
+	if (steps && count && step[0] < 0)
+		return flip(r, axis, step, count);
 	for (uint32_t i = 0; i < count; i++) {
 		n = eager_node(r, OP_SLICE, 1);
 		eager_tensor(r, n, "self", x);
-		eager_arg(r, n, "dim", arg_int(axes ? axis[i] : i));
+		eager_arg(r, n, "dim", arg_int(axis[i]));
 		eager_arg(r, n, "start", arg_int(start[i]));
 		eager_arg(r, n, "end", arg_int(end[i]));
 		eager_arg(r, n, "step", arg_int(steps ? step[i] : 1));

@@ -279,6 +279,16 @@ known_ints_of(const struct graph *g, uint32_t v)
 	return true;
 }
 
+/* F.rms_norm, which an exporter decomposed: the sum with eps is of a kind that no line of Python makes, or it stands in PyTorch's own module. */
+bool
+rms_norm_was_decomposed(const struct graph *g, uint32_t sum)
+{
+	uint32_t scope = g->nodes[sum].scope;
+
+	return str_starts(graph_str(g, g->nodes[sum].fx_target), S("aten.add.Scalar")) ||
+	       (scope && str_ends(graph_str(g, g->scopes[scope].cls), S("torch.nn.modules.normalization.RMSNorm")));
+}
+
 /* ---- matching ---------------------------------------------------------------------------------------------------------------- */
 
 static bool

@@ -244,7 +244,7 @@ convert_norm(struct upcast *u, uint32_t n)
 	if (!motif_match(u->root[0], &u->s, n, &m) && !motif_match(u->root[1], &u->s, n, &m))
 		return;
 	x = m.var[0];
-	if (g->vals[x].dtype != DT_FP32)
+	if (g->vals[x].dtype != DT_FP32 || rms_norm_was_decomposed(g, m.node[2]))
 		return;
 	if (convert_centred(u, n, x))
 		return;

@@ -1,0 +1,68 @@
+/*
+ * Exports of one model in two formats: the events of the ONNX file of either exporter are those of its .pt2. The models are one small layer each with an embedding in
+ * front and a head behind, batch 2 and 8 tokens unless the recipe binds them; the loss is outside. fixtures/truth and fixtures/ops hold the .pt2 form to real PyTorch.
+ */
+#include "events.h"
+#include "test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static const struct twin {
+	const char *onnx, *pt2;
+	unsigned differ;           /* events missing or too many */
+} twins[] = {
+	{"lstm.onnx", "lstm", 0},
+	{"lstm.legacy.onnx", "lstm", 0},
+	{"lstm_two.onnx", "lstm_two", 0},                  /* two layers without biases, last states read */
+	{"lstm_two.legacy.onnx", "lstm_two", 0},
+	{"gru_two_ways.onnx", "gru_two_ways", 0},          /* two layers, two directions, dropout */
+	{"rnn_two_ways.legacy.onnx", "rnn_two_ways", 0},
+	{"glu.onnx", "glu", 0},                            /* F.glu along two axes, nn.RMSNorm */
+	{"attention.onnx", "attention", 0},                /* nn.MultiheadAttention without weights as a result */
+	{"attention.legacy.onnx", "attention", 0},
+	{"attention_cross.onnx", "attention_cross", 0},    /* keys of another sequence */
+	{"attention_weights.onnx", "attention_weights", 10},       /* the mean over the heads, which nobody reads, is not in the file, and its operand lives less long */
+};
+
+static const char *const recipes[] = {
+	"{\"loss\": \"cross-entropy\", \"precision\": \"fp32\", \"optimizer\": \"sgd\"}",
+	"{\"loss\": \"cross-entropy\", \"precision\": \"bf16\", \"optimizer\": \"adamw\"}",
+	"{\"loss\": \"cross-entropy\", \"precision\": \"bf16-mixed\", \"optimizer\": \"adamw\", \"eval_modules\": [\"*\"]}",
+};
+
+static struct analysed
+analyse(const char *file, const char *ending, const char *recipe)
+{
+	char path[256];
+
+	snprintf(path, sizeof path, "fixtures/twins/%s%s", file, ending);
+	return test_analyse_file(path, recipe);
+}
+
+static void
+onnx_is_as_its_twin(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof twins / sizeof twins[0]; i++)
+		for (size_t k = 0; k < sizeof recipes / sizeof recipes[0]; k++) {
+			struct analysed a = analyse(twins[i].onnx, "", recipes[k]), b = analyse(twins[i].pt2, ".pt2", recipes[k]);
+			struct events x = events_of(a.r->r.sched), y = events_of(b.r->r.sched);
+			unsigned n = events_differ(&x, &y);
+
+			if (n > twins[i].differ || a.r->incomplete)
+				fail_msg("%s %s: %u events differ of %zu", twins[i].onnx, recipes[k], n, y.n);
+			free(x.e);
+			free(y.e);
+			release_analysis(a);
+			release_analysis(b);
+		}
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(onnx_is_as_its_twin)};
+
+	return cmocka_run_group_tests_name("twins", tests, NULL, NULL);
+}
