@@ -273,6 +273,25 @@ is_target_char(char c)
 	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || strchr("_ \t,.[]\"'()*", c);
 }
 
+static bool
+is_name_char(char c)
+{
+	return is_target_char(c) && !strchr(" \t,.[]\"'()*", c);
+}
+
+/* "x=self.norm(x)," on a line of its own is an argument of the call that began above; so is "self.norm(x), mask, causal=causal". */
+static bool
+is_keyword(struct str text, int64_t eq)
+{
+	bool tight = text.p[eq - 1] != ' ' && eq + 1 < text.n && text.p[eq + 1] != ' ';
+	struct str lhs = str_sub(text, 0, (uint32_t)eq);
+
+	for (uint32_t i = 1; tight && i < lhs.n; i++)
+		if (lhs.p[i] == '(' && is_name_char(lhs.p[i - 1]))
+			return true;
+	return tight && str_ends(text, S(","));
+}
+
 /* The left side of "name[, name..] [: type] = ...", or empty. */
 static struct str
 targets_of(struct str text)
@@ -285,7 +304,7 @@ targets_of(struct str text)
 	for (size_t i = 0; i < sizeof not_binding / sizeof not_binding[0]; i++)
 		if (str_starts(text, str_of(not_binding[i])))
 			return S("");
-	if (eq <= 0 || (eq + 1 < text.n && text.p[eq + 1] == '='))
+	if (eq <= 0 || (eq + 1 < text.n && text.p[eq + 1] == '=') || is_keyword(text, eq))
 		return S("");
 	lhs = str_sub(text, 0, (uint32_t)eq);
 	colon = str_find(lhs, ':');
@@ -323,9 +342,19 @@ rebind(struct lifetimes *l, struct frame_state *f, struct str name, uint32_t *va
 	b->joined = 0;
 }
 
-/* What the statement leaves behind: values used after it, else the first result of its last node. */
+/* Does a module that the statement calls end with a value that nobody reads? It would not have been made but to be returned. */
+static bool
+returns_unread(const struct lifetimes *l, const struct statement *s, const uint32_t *last_use)
+{
+	const struct graph *g = l->g;
+
+	return s->callee && g->nodes[s->last].nout && last_use[node_outs(g, s->last)[0]] <= s->last &&
+	    scope_at(g, g->nodes[s->last].scope, g->scopes[s->callee].depth) == s->callee;
+}
+
+/* What the statement leaves behind: values used after it, else the first result of its last node; fewer than targets: that as well. */
 static uint32_t
-results_of(struct lifetimes *l, const struct statement *s, const uint32_t *last_use, uint32_t **out)
+results_of(struct lifetimes *l, const struct statement *s, const uint32_t *last_use, uint32_t targets, uint32_t **out)
 {
 	struct graph *g = l->g;
 	uint32_t total = 0, n = 0;
@@ -337,7 +366,7 @@ results_of(struct lifetimes *l, const struct statement *s, const uint32_t *last_
 		for (uint32_t i = 0; i < g->nodes[k].nout; i++)
 			if (last_use[node_outs(g, k)[i]] > s->last)
 				(*out)[n++] = node_outs(g, k)[i];
-	if (!n && g->nodes[s->last].nout)
+	if ((!n && g->nodes[s->last].nout) || (n < targets && returns_unread(l, s, last_use)))
 		(*out)[n++] = node_outs(g, s->last)[0];
 	return n;
 }
@@ -374,7 +403,7 @@ joined_name(struct str text)
 	if (!at)
 		return S("");
 	text = str_sub(text, (uint32_t)(at - text.p), text.n);
-	while (n < text.n && is_target_char(text.p[n]) && !strchr(" \t,.[]\"'()*", text.p[n]))
+	while (n < text.n && is_name_char(text.p[n]))
 		n++;
 	return n && n < text.n && strchr(",)[", text.p[n]) ? str_sub(text, 0, n) : S("");
 }
@@ -400,6 +429,50 @@ bind_list(struct lifetimes *l, struct frame_state *f, const struct statement *s)
 	}
 }
 
+/* Does the sum on the right side begin with (or end in) a bare name? "x = residual + self.mlp(x)" */
+static struct str
+summand(struct str text, bool first)
+{
+	int64_t eq = str_find(text, '=');
+	struct str rhs = str_trim(str_sub(text, (uint32_t)(eq + 1), text.n)), name;
+	uint32_t n = 0;
+
+	while (n < rhs.n && is_name_char(rhs.p[first ? n : rhs.n - 1 - n]))
+		n++;
+	name = first ? str_sub(rhs, 0, n) : str_sub(rhs, rhs.n - n, rhs.n);
+	rhs = first ? str_trim(str_sub(rhs, n, rhs.n)) : str_trim(str_sub(rhs, 0, rhs.n - n));
+	return n && (first ? str_starts(rhs, S("+ ")) : str_ends(rhs, S(" +"))) ? name : S("");
+}
+
+/*
+ * "residual = x" runs no operator, so no line of the trace shows it. The sum that reads the name later tells what it was: it has held that
+ * value since it was made, or something would have taken x's name, and does so until it is bound again.
+ */
+static void
+bind_summands(struct lifetimes *l, struct frame_state *f, const struct statement *s)
+{
+	struct graph *g = l->g;
+	const struct arg *x = node_args(g, s->last);
+
+	if (g->nodes[s->last].op != OP_ADD || x[0].kind != ARG_VAL || x[1].kind != ARG_VAL)
+		return;
+	for (unsigned i = 0; i < 2; i++) {
+		struct str name = summand(graph_str(g, s->text), i == 0);
+		const struct val *v = &g->vals[x[i].u.val];
+		uint32_t made = v->kind == VAL_NODE ? v->node : 0, *held;
+		const struct binding *b;
+
+		if (!name.n || !made || made >= s->first)
+			continue;
+		b = find_name(l, f, name);
+		if (b->n == 1 && b->vals[0] == x[i].u.val)
+			continue;
+		held = NEW(l->a->c->a, uint32_t, 1);
+		*held = x[i].u.val;
+		rebind(l, f, name, held, 1, made);
+	}
+}
+
 static void
 run_statement(struct lifetimes *l, struct frame_state *f, const struct statement *s, const uint32_t *last_use)
 {
@@ -409,9 +482,10 @@ run_statement(struct lifetimes *l, struct frame_state *f, const struct statement
 	bind_list(l, f, s);
 	if (!rest.n)
 		return;
+	bind_summands(l, f, s);
 	while (str_cut(&count, ',', &name))
 		targets++;
-	n = results_of(l, s, last_use, &vals);
+	n = results_of(l, s, last_use, targets, &vals);
 	if (n < targets && l->g->nodes[s->last].nout >= targets)
 		n = results_of_last(l, s, &vals);
 	for (; str_cut(&rest, ',', &name); q++) {

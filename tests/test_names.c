@@ -1,0 +1,78 @@
+/*
+ * How long values live by the names that source lines give them, or without lines by the calls of modules. Nothing here needs a gradient but w, so that a value goes when its
+ * names let go of it. Expected: the forward of step 1, "a" = the first value is made, "-a" = it is released.
+ */
+#include "test.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define HEAD "memcrest-ir 1\ninput %x : fp32[128]\nparam %w \"w\" : fp32[128] trainable\n"
+#define T " : fp32[128] = "
+#define BARE_TAIL "%z : fp32[128] = mul(%w, %w)\n%l : fp32[] = sum(%z)\noutput %l\n"
+#define TAIL "%z : fp32[128] = mul(%w, %w) !90 \"z = self.w * self.w\"\n%l : fp32[] = sum(%z) !91 \"return z.sum()\"\noutput %l\n"
+
+static const char *
+lives(const char *nodes, char *out)
+{
+	char graph[4096];
+	struct analysed a;
+	const struct schedule *s;
+	uint32_t first = 0, born = 0;
+	char *p = out;
+
+	strcpy(graph, HEAD);
+	strcat(strcat(graph, nodes), strchr(nodes, '!') ? TAIL : BARE_TAIL);
+	a = test_analyse(graph, "{\"optimizer\": \"sgd\", \"loss\": \"in-graph\"}");
+	s = a.r->r.sched;
+	*p = 0;
+	for (uint32_t i = 0; i < s->nspan; i++)
+		for (uint32_t e = s->spans[i].first; s->spans[i].step == 1 && s->spans[i].phase == PH_FORWARD && e < s->spans[i + 1].first; e++) {
+			uint32_t id = EVENT_STORAGE(s->events[e]);
+
+			first = first ? first : id;
+			born = id > born ? id : born;
+			p += sprintf(p, "%s%c ", EVENT_IS_FREE(s->events[e]) ? "-" : "", (char)('a' + (id - first)));
+			assert_true(born - first < 20);
+		}
+	release_analysis(a);
+	return out;
+}
+
+static void
+names(void **state)
+{
+	static const struct {
+		const char *nodes, *want;
+	} cases[] = {
+		/* the name h moves on at once */
+		{"%a" T "relu(%x) !1 \"h = f(x)\"\n%b" T "relu(%a) !2 \"h = f(h)\"\n%c" T "relu(%b) !3 \"h = f(h)\"\n", "a b -a c -b d e -c -d "},
+		/* residual = h after line 1 runs no operator; the sum reads the name, which holds a to the end of the function */
+		{"%a" T "relu(%x) !1 \"h = f(x)\"\n%b" T "relu(%a) !3 \"h = f(h)\"\n%c" T "add(%a, %b) !4 \"h = residual + h\"\n%d" T "relu(%c) !5 \"h = f(h)\"\n", "a b c -b d -c e f -a -d -e "},
+		/* a later sum tells that the name had been taken: a goes when c, the next residual, is there */
+		{"%a" T "relu(%x) !1 \"h = f(x)\"\n%b" T "relu(%a) !3 \"h = f(h)\"\n%c" T "add(%a, %b) !4 \"h = residual + h\"\n%d" T "relu(%c) !6 \"h = f(h)\"\n"
+		    "%e" T "add(%d, %c) !7 \"h = self.drop(h) + residual\"\n%f" T "relu(%e) !8 \"h = f(h)\"\n", "a b c -a -b d e -d f -e g h -c -f -g "},
+		/* a line that only passes an argument binds no name */
+		{"%a" T "relu(%x) !2 \"h=f(x),\"\n%b" T "relu(%a) !1 \"y = self.g(\"\n%c" T "relu(%b) !3 \"y = f(y)\"\n", "a b -a c -b d e -c -d "},
+		{"%a" T "relu(%x) !2 \"f(x), mask, causal=causal\"\n%b" T "relu(%a) !1 \"y = self.g(\"\n%c" T "relu(%b) !3 \"y = f(y)\"\n", "a b -a c -b d e -c -d "},
+		/* a module returns what nobody reads: the caller has a name for it until the next turn */
+		{"%a" T "relu(%x) @\"m.0\":\"M\" !1 \"h, s = m(h)\" !11 \"h = f(h)\"\n%b" T "tanh(%a) @\"m.0\":\"M\" !1 \"h, s = m(h)\" !12 \"s = g(h)\"\n"
+		    "%c" T "relu(%a) @\"m.1\":\"M\" !1 \"h, s = m(h)\" !11 \"h = f(h)\"\n%d" T "tanh(%c) @\"m.1\":\"M\" !1 \"h, s = m(h)\" !12 \"s = g(h)\"\n%e" T "relu(%c) !2 \"y = f(h)\"\n", "a b c d -a -b e f g -c -d -e -f "},
+		/* no lines: what a module with modules gives to the outermost function has a name there; if a loop called it, the next turn takes the name */
+		{"%a" T "relu(%x) @\"m\":\"M\"/\"m.f\":\"F\"\n%b" T "relu(%a)\n%c" T "relu(%b)\n", "a b c -b -c d e -a -d "},
+		{"%a" T "relu(%x) @\"m.0\":\"M\"/\"m.0.f\":\"F\"\n%b" T "relu(%a)\n%c" T "relu(%b)\n", "a b -a c -b -c d e -d "},
+	};
+	char got[512];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+		assert_string_equal(lives(cases[i].nodes, got), cases[i].want);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(names)};
+
+	return cmocka_run_group_tests_name("names", tests, NULL, NULL);
+}
