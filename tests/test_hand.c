@@ -100,6 +100,21 @@ autocast(void **state)
 }
 
 /*
+ * reshape_as: y^T is no view of [256, 256], so a copy is made; its operand o is an input of the same size and is not kept.
+ * y goes when the copy is there, the copy when the loss is.  Backward: the root and its expansion are views all the way to dw.
+ */
+static void
+reshape_as_copies(void **state)
+{
+	const uint64_t base = BASE + Y;
+	const struct want w = {base + 2 * Y, base + U + U + W, base + W, base + U};
+
+	(void)state;
+	check(HEAD "input %o : fp32[256, 256]\n%y : fp32[128, 512] = linear(%x, %w)\n%t : fp32[512, 128] = transpose(%y, 0, 1)\n%r : fp32[256, 256] = reshape_as(%t, %o)\n"
+	    "%l : fp32[] = sum(%r)\noutput %l\n", "{\"optimizer\": \"sgd\"}", &w, &w);
+}
+
+/*
  * w used twice, by the same operator on the same input: both gradients meet in AccumulateGrad's buffer. The first is a view (the
  * transposed product), so the sum is a third buffer; the sum is taken over as .grad.
  *   forward: y1, y2, z = y1 + y2 together: 3 Y; the loss comes when y1 and y2 are gone.
@@ -156,7 +171,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(linear_sgd), cmocka_unit_test(linear_adamw), cmocka_unit_test(relu_saves_its_result), cmocka_unit_test(frozen_weight),
-		cmocka_unit_test(autocast), cmocka_unit_test(two_uses), cmocka_unit_test(accumulation), cmocka_unit_test(checkpointed_blocks),
+		cmocka_unit_test(autocast), cmocka_unit_test(reshape_as_copies), cmocka_unit_test(two_uses), cmocka_unit_test(accumulation), cmocka_unit_test(checkpointed_blocks),
 	};
 
 	return cmocka_run_group_tests_name("hand", tests, NULL, NULL);

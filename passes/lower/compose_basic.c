@@ -257,6 +257,15 @@ compose_VIEW_AS(struct call *c)
 	return g ? do_view(c->s, call_tensor(c, "self"), g->rank, g->dim) : 0;
 }
 
+uint32_t
+compose_RESHAPE_AS(struct call *c)
+{
+	uint32_t self = call_tensor(c, "self"), other = call_tensor(c, "other"), mark = temps_mark(c->s);
+	const struct geom *g = other ? geom_at(c->s, other) : NULL;
+
+	return self && g ? temps_keep(c->s, mark, do_reshape(c->s, self, g->rank, g->dim)) : 0;
+}
+
 /* ---- pieces ----------------------------------------------------------------------------------------------------- */
 
 uint32_t

@@ -207,7 +207,7 @@ kind_of(unsigned op)
 	switch (op) {
 	case OP_DROPOUT: case OP_NATIVE_DROPOUT: case OP_IDENTITY: case OP_EXPAND: case OP_EXPAND_AS: case OP_FULL_LIKE: case OP_ZEROS_LIKE:
 		return ELEMENTWISE;
-	case OP_VIEW: case OP_RESHAPE: case OP_UNSAFE_VIEW: case OP_FLATTEN: case OP_UNFLATTEN: case OP_VIEW_AS:
+	case OP_VIEW: case OP_RESHAPE: case OP_UNSAFE_VIEW: case OP_FLATTEN: case OP_UNFLATTEN: case OP_VIEW_AS: case OP_RESHAPE_AS:
 		return RESHAPES;
 	case OP_SLICE: case OP_NARROW: case OP_SOFTMAX: case OP_LOG_SOFTMAX:
 		return ALONG_DIM;
