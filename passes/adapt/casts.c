@@ -263,6 +263,19 @@ convert_new(struct casts *k, uint32_t n)
 		*dtype = arg_dtype(k->a->plan.param_dtype);
 }
 
+/* where(mask, 0, -inf) of numbers alone: a mask is made in the dtype of the scores that it is for, which an exporter's constants do not say. */
+static void
+convert_mask(struct casts *k, uint32_t n)
+{
+	struct graph *g = k->g;
+	const struct arg *x = node_args(g, n);
+
+	if (g->nodes[n].op != OP_MASKED_FILL || x->kind != ARG_VAL || g->file_dtype != DT_FP32)
+		return;
+	if (g->vals[x->u.val].kind == VAL_CONST && g->vals[x->u.val].rank == 0 && g->vals[x->u.val].dtype == DT_FP32)
+		g->vals[x->u.val].dtype = (uint8_t)k->a->plan.param_dtype;
+}
+
 static void
 restore_names(struct casts *k)
 {
@@ -298,6 +311,7 @@ pass_casts(struct analysis *a)
 		else
 			k.up[n] = computes_in_fp32(g, n) ? n : src;
 		convert_new(&k, n);
+		convert_mask(&k, n);
 	}
 	restore_names(&k);
 	casts_write_returns(&k);
