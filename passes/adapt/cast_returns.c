@@ -18,7 +18,10 @@ struct returns {
 	struct graph *g;
 	uint8_t *dtype;            /* per value: run-time dtype, DT_NONE = no float */
 	bool *converts;            /* per interned class name: its modules convert what they return */
+	bool shows;                /* an ONNX file that has the conversions at the ends of modules, too */
 	uint32_t *last_use;        /* per value: a node outside its call that reads it, 0 = none */
+	uint32_t end, nval;        /* nodes and values that were there before */
+	uint32_t *behind, added, cap;      /* by node from end on: the one whose place it follows */
 };
 
 /* ---- run-time dtypes ------------------------------------------------------------------------------------------ */
@@ -160,7 +163,7 @@ turn_class(struct returns *r, unsigned cls)
 static bool
 passes_on(unsigned op)
 {
-	return op == OP_ADD || op == OP_DROPOUT || op == OP_VIEW || op == OP_RESHAPE || op == OP_TRANSPOSE || op == OP_PERMUTE || op == OP_UNSQUEEZE || op == OP_SQUEEZE || op == OP_SLICE ||
+	return op == OP_ADD || op == OP_CAT || op == OP_DROPOUT || op == OP_VIEW || op == OP_RESHAPE || op == OP_TRANSPOSE || op == OP_PERMUTE || op == OP_UNSQUEEZE || op == OP_SQUEEZE || op == OP_SLICE ||
 	    op == OP_SELECT || op == OP_EXPAND || op == OP_CONTIGUOUS || op == OP_CONSTANT_PAD || op == OP_PAD || op == OP_T;
 }
 
@@ -209,13 +212,24 @@ blame(struct returns *r, uint32_t n)
 			return turn_one(r, wide);
 		if (r->k->up[wide] && says_nothing(r, r->k->up[wide]))
 			return turn_back(r, r->k->up[wide]);
-		if (r->k->up[wide] && !casts_within_call(r->k, n, wide))
+		if (r->k->up[wide] && !r->shows && !casts_within_call(r->k, n, wide))
 			return turn_class(r, class_of(r->g, wide));
 		if ((direct || from_integers(r->g, wide)) && r->g->nodes[wide].op == OP_TO && r->k->up[wide] == wide && !r->k->written[wide])
 			return turn_one(r, wide);
 		direct &= passes_on(r->g->nodes[wide].op);
 		n = wide;
 	}
+	return false;
+}
+
+/* Conversions of fp32 to fp32, as older exporters write them. */
+static bool
+shows_conversions(const struct graph *g)
+{
+	for (uint32_t n = 1; n < g->nnode; n++)
+		if (g->nodes[n].op == OP_TO && node_args(g, n)->kind == ARG_VAL && g->vals[node_args(g, n)->u.val].dtype == DT_FP32 &&
+		    g->vals[node_outs(g, n)[0]].dtype == DT_FP32 && !(g->nodes[n].flags & (NF_UPCAST | NF_DOWNCAST | NF_ADDED)))
+			return true;
 	return false;
 }
 
@@ -280,19 +294,19 @@ is_read_outside(const struct returns *r, uint32_t v)
 static void
 find_outside_uses(struct returns *r)
 {
-	for (uint32_t n = 1; n < r->g->nnode; n++)
+	for (uint32_t n = 1; n < r->end; n++)
 		for (struct operands it = operands_of(r->g, n); operand_next(&it);)
-			if (leaves_converted(r, it.val) && !casts_within_call(r->k, n, r->g->vals[it.val].node))
+			if (it.val < r->nval && leaves_converted(r, it.val) && !casts_within_call(r->k, n, r->g->vals[it.val].node))
 				r->last_use[it.val] = n;
 }
 
 /* Outside of the call the converted value stands for the wide one. */
 static void
-replace_uses(struct returns *r, const uint32_t *back, uint32_t end)
+replace_uses(struct returns *r, const uint32_t *back)
 {
-	for (uint32_t n = 1; n < end; n++)
+	for (uint32_t n = 1; n < r->end; n++)
 		for (struct operands it = operands_of(r->g, n); operand_next(&it);)
-			if (back[it.val] && !casts_within_call(r->k, n, r->g->vals[it.val].node))
+			if (it.val < r->nval && back[it.val] && !casts_within_call(r->k, n, r->g->vals[it.val].node))
 				*it.slot = back[it.val];
 	for (uint32_t i = 0; i < r->g->noutput; i++)
 		if (back[r->g->outputs[i]])
@@ -300,29 +314,95 @@ replace_uses(struct returns *r, const uint32_t *back, uint32_t end)
 }
 
 static void
+place_behind(struct returns *r, uint32_t n)
+{
+	ROOM(r->g->c->a, r->behind, r->added, r->cap, 1);
+	r->behind[r->added++] = n;
+}
+
+static void
 write_conversions(struct returns *r)
 {
 	struct graph *g = r->g;
-	uint32_t end = g->nnode, nval = g->nval, *back = NEW(g->c->a, uint32_t, nval), *behind = NEW(g->c->a, uint32_t, nval), added = 0;
+	uint32_t *back = NEW(g->c->a, uint32_t, r->nval), before = r->added;
 
 	find_outside_uses(r);
-	for (uint32_t v = 1; v < nval; v++)
+	for (uint32_t v = 1; v < r->nval; v++)
 		if (is_read_outside(r, v) && r->dtype[v] == DT_FP32) {
 			back[v] = add_conversion(r, v);
-			behind[added++] = g->vals[v].node;
+			place_behind(r, g->vals[v].node);
 		}
-	if (!added)
+	if (r->added == before)
 		return;
-	replace_uses(r, back, end);
-	graph_splice(g, end, behind);
-	assume(r->k->a, "%u modules convert what they return to their input's dtype; an fp32 file cannot show it", (unsigned)added);
+	replace_uses(r, back);
+	assume(r->k->a, "%u modules convert what they return to their input's dtype; an fp32 file cannot show it", (unsigned)(r->added - before));
+}
+
+/* ---- what is left ------------------------------------------------------------------------------------------------------ */
+
+static uint32_t
+narrowed(struct returns *r, uint32_t n, uint32_t v)
+{
+	struct graph *g = r->g;
+	uint32_t y = val_new(g, VAL_NODE, str_fmt(g->c->a, "%.*s_narrow", SFMT(graph_str(g, g->vals[v].name)))), m = node_new(g, OP_TO, op_narg(OP_TO), 1);
+
+	node_args(g, m)[0] = arg_val(v);
+	*node_arg(g, m, "dtype") = arg_dtype(r->k->a->plan.param_dtype);
+	node_outs(g, m)[0] = y;
+	g->nodes[m].name = g->vals[y].name;
+	g->nodes[m].target = graph_name(g, S("to"));
+	g->nodes[m].flags = NF_ADDED;
+	g->nodes[m].scope = g->nodes[n].scope;
+	g->nodes[m].modality = g->nodes[n].modality;
+	g->nodes[m].frame = g->nodes[n].frame;
+	g->nodes[m].nframe = g->nodes[n].nframe;
+	g->vals[y].node = m;
+	g->vals[y].dtype = g->vals[v].dtype;
+	g->vals[y].rank = g->vals[v].rank;
+	g->vals[y].dim = g->vals[v].dim;
+	return y;
+}
+
+/* Of two activations either may be the one that was converted. */
+static bool
+has_low_weights(const struct returns *r, uint32_t n)
+{
+	for (struct operands it = operands_of(r->g, n); operand_next(&it);)
+		if (r->g->vals[it.val].kind == VAL_PARAM && r->dtype[it.val] == r->k->a->plan.param_dtype)
+			return true;
+	return false;
+}
+
+/* Weights and an input of two dtypes that nobody is to blame for do not run: what the operator reads was converted on its way. */
+static void
+narrow_rest(struct returns *r)
+{
+	struct graph *g = r->g;
+
+	for (uint32_t n = 1; n < r->end; n++) {
+		bool narrow = wants_one_dtype(g->nodes[n].op) && has_low_weights(r, n) && disagrees(r, n);
+
+		for (struct operands it = operands_of(g, n); narrow && operand_next(&it);)
+			if (it.val < r->nval && g->vals[it.val].kind == VAL_NODE && read_dtype(r, it.val, n) == DT_FP32) {
+				*it.slot = narrowed(r, n, it.val);
+				place_behind(r, n - 1);
+			}
+		for (uint32_t i = 0; i < g->nodes[n].nout; i++) {
+			uint32_t v = node_outs(g, n)[i];
+
+			if (v && dtype_is_float(g->vals[v].dtype))
+				r->dtype[v] = (uint8_t)(narrow ? r->k->a->plan.param_dtype : result_dtype(r, n));
+		}
+	}
+	if (r->added)
+		assume(r->k->a, "operators that take one dtype read fp32 values converted to their weights': the file does not say where (%u)", r->added);
 }
 
 void
 casts_write_returns(struct casts *k)
 {
 	struct graph *g = k->g;
-	struct returns r = {.k = k, .g = g};
+	struct returns r = {.k = k, .g = g, .end = g->nnode, .nval = g->nval};
 	uint64_t work = 0;
 
 	if (g->file_dtype != DT_FP32 || k->a->plan.param_dtype == DT_FP32)
@@ -330,7 +410,11 @@ casts_write_returns(struct casts *k)
 	r.dtype = NEW(g->c->a, uint8_t, g->nval);
 	r.converts = NEW(g->c->a, bool, strtab_count(g->names) + 1);
 	r.last_use = NEW(g->c->a, uint32_t, g->nval);
+	r.shows = str_eq(g->format, S("onnx")) && shows_conversions(g);
 	while (work < MOST_WORK && learn(&r))
 		work += g->nnode;
+	narrow_rest(&r);
 	write_conversions(&r);
+	if (r.added)
+		graph_splice(g, r.end, r.behind);
 }

@@ -147,7 +147,7 @@ source_says(const struct graph *g, uint32_t n)
 	return before + behind + 1 == total ? spelled(line, before, &total) : SAID_NOTHING;
 }
 
-/* Is v a table of fp32 that the exporter computed, or made of one? To convert it to fp32 would do nothing in any file. */
+/* Is v a table of fp32 that the exporter computed, or made of one, with positions and masks? To convert it to fp32 would do nothing in any file. */
 static bool
 is_folded(const struct casts *k, uint32_t v)
 {
@@ -163,9 +163,13 @@ makes_folded(const struct casts *k, uint32_t n)
 {
 	bool any = false;
 
-	for (struct operands it = operands_of(k->g, n); operand_next(&it); any = true)
+	for (struct operands it = operands_of(k->g, n); operand_next(&it);) {
+		if (!dtype_is_float(k->g->vals[it.val].dtype))
+			continue;
 		if (!is_folded(k, it.val) && k->g->vals[it.val].kind != VAL_CONST)
 			return false;
+		any = true;
+	}
 	return any;
 }
 

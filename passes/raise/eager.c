@@ -209,7 +209,7 @@ bool
 pass_eager(struct analysis *a)
 {
 	struct graph *g = a->g;
-	struct raiser r = {.s = {.a = a, .g = g, .bound = true}, .g = g, .nold = g->nnode};
+	struct raiser r = {.s = {.a = a, .g = g, .bound = true}, .g = g, .nold = g->nnode, .shows_casts = shows_casts(g)};
 	uint32_t nval = g->nval;
 	bool any = false;
 

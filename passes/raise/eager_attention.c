@@ -323,20 +323,37 @@ weighs_values(const struct raiser *r, uint32_t v)
 	return false;
 }
 
+static bool
+reads_cast(const struct raiser *r, uint32_t v)
+{
+	for (uint32_t n = r->s.n + 1; n < r->nold; n++)
+		if (r->g->nodes[n].op == OP_ONNX_CAST && operand_of(r->g, n, 0) == v)
+			return true;
+	return false;
+}
+
 /*
  * softmax(scores, dtype=float32).to(q.dtype), as libraries of language models write it, is nothing but softmax in an fp32 file. The source line
- * decides; where the file has none, attention that is written out is taken to do so, if its heads have an axis of their own: who multiplies all heads of the batch at once
- does not convert.
+ * decides, or the exporter's record; older exporters write the dtype as a Cast behind it. Where the file has none of these, attention that is written
+ * out is taken to do so, if its heads have an axis of their own: who multiplies all heads of the batch at once does not convert.
  */
 static bool
 runs_in_fp32(const struct raiser *r)
 {
 	const struct node *x = &r->g->nodes[r->s.n];
 	struct str line = x->nframe ? graph_str(r->g, r->g->frames[x->frame + x->nframe - 1].text) : S("");
+	struct str args = graph_str(r->g, x->fx_args);
+	uint32_t scores = operand_of(r->g, r->s.n, 0);
 
-	if (r->g->file_dtype != DT_FP32 || r->g->vals[operand_of(r->g, r->s.n, 0)].dtype != DT_FP32)
+	if (r->g->file_dtype != DT_FP32 || r->g->vals[scores].dtype != DT_FP32)
 		return false;
-	return line.n ? memmem(line.p, line.n, "float32", 7) != NULL : r->g->vals[operand_of(r->g, r->s.n, 0)].rank == 4 && weighs_values(r, node_outs(r->g, r->s.n)[0]);
+	if (line.n)
+		return memmem(line.p, line.n, "float32", 7) != NULL;
+	if (str_starts(graph_str(r->g, x->fx_target), S("aten.softmax")))
+		return memmem(args.p, args.n, "float32", 7) != NULL;
+	if (r->g->vals[scores].rank != 4 || !weighs_values(r, node_outs(r->g, r->s.n)[0]))
+		return false;
+	return !r->shows_casts || reads_cast(r, node_outs(r->g, r->s.n)[0]);
 }
 
 bool

@@ -393,3 +393,12 @@ motif_match(const struct motif *p, const struct shaper *s, uint32_t n, struct ma
 	*m = (struct match){0};
 	return match_node(p, s, n, m);
 }
+
+bool
+shows_casts(const struct graph *g)
+{
+	for (uint32_t n = 1; n < g->nnode; n++)
+		if (g->nodes[n].op == OP_ONNX_CAST && g->vals[operand_of(g, n, 0)].dtype == DT_FP32 && g->vals[node_outs(g, n)[0]].dtype == DT_FP32)
+			return true;
+	return false;
+}

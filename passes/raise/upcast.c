@@ -423,16 +423,6 @@ convert_logits(struct upcast *u, uint32_t n)
 
 /* ---- the pass ------------------------------------------------------------------------------------------------------------------------------------- */
 
-/* Older exporters write conversions that change nothing, too. */
-static bool
-shows_conversions(const struct graph *g)
-{
-	for (uint32_t n = 1; n < g->nnode; n++)
-		if (g->nodes[n].op == OP_ONNX_CAST && g->vals[operand_of(g, n, 0)].dtype == DT_FP32 && g->vals[node_outs(g, n)[0]].dtype == DT_FP32)
-			return true;
-	return false;
-}
-
 static void
 say(const struct upcast *u)
 {
@@ -452,7 +442,7 @@ pass_upcast(struct analysis *a)
 	struct graph *g = a->g;
 	struct upcast u = {.s = {.a = a, .g = g, .bound = true}, .g = g, .nold = g->nnode};
 
-	if (!str_eq(g->format, S("onnx")) || shows_conversions(g) || g->file_dtype != DT_FP32 || a->r->v[RK_PRECISION].i == PREC_FILE || a->r->v[RK_PRECISION].i == PREC_FP32)
+	if (!str_eq(g->format, S("onnx")) || shows_casts(g) || g->file_dtype != DT_FP32 || a->r->v[RK_PRECISION].i == PREC_FILE || a->r->v[RK_PRECISION].i == PREC_FP32)
 		return true;
 	u.root[0] = motif_parse(a->c->a, "Reciprocal(Sqrt(Add(ReduceMean(Pow(x, 2)), $e)))");
 	u.root[1] = motif_parse(a->c->a, "Div(1, Sqrt(Add(ReduceMean(Pow(x, 2)), $e)))");
