@@ -39,6 +39,18 @@ html_close(struct page *p)
 	xml_close_html(p->x);
 }
 
+/* "50 GiB": a tick is a whole number of its unit. */
+struct str
+html_round_bytes(struct page *p, uint64_t n)
+{
+	static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+	unsigned u = 0;
+
+	for (; n && n % 1024 == 0 && u < 5; u++)
+		n /= 1024;
+	return n ? str_fmt(p->e->a, "%llu %s", (unsigned long long)n, unit[u]) : S("0");
+}
+
 void
 html_line(struct page *p, const char *class, double x1, double y1, double x2, double y2)
 {
@@ -221,9 +233,9 @@ row_head(struct page *p, struct str s)
 }
 
 static void
-factor_row(struct page *p, struct str name, const struct factors *f)
+factor_row(struct page *p, struct str name, const struct factors *f, bool here)
 {
-	html_open(p, "tr", NULL);
+	html_open(p, "tr", here ? "peak" : NULL);
 	row_head(p, name);
 	html_cell(p, factors_total(f));
 	for (unsigned i = 0; i < FAC_COUNT; i++)
@@ -232,6 +244,15 @@ factor_row(struct page *p, struct str name, const struct factors *f)
 }
 
 static const char *const factor_heads[] = {"", "total", "parameters", "gradients", "optimizer", "saved", "transient", "input", NULL};
+
+static void
+step_row(struct page *p, unsigned step, unsigned phase)
+{
+	const struct step_row *st = &p->r->steps[step];
+	bool here = step == p->r->peak_step && phase == st->phase;
+
+	factor_row(p, str_fmt(p->e->a, "step %u, %s%s", step, phase_name(phase), here ? " (the peak)" : ""), &st->phases[phase].at, here);
+}
 
 static void
 modalities(struct page *p)
@@ -261,11 +282,11 @@ modalities(struct page *p)
 	html_open(p, "tbody", NULL);
 	for (unsigned i = 1; i <= 2; i++)
 		for (unsigned k = PH_FORWARD; k < PH_COUNT; k++)
-			factor_row(p, str_fmt(p->e->a, "step %u, %s%s", i, phase_name(k), i == r->peak_step && k == r->steps[i].phase ? " (the peak)" : ""), &r->steps[i].phases[k].at);
+			step_row(p, i, k);
 	for (unsigned i = 1; i < MOD_COUNT; i++)
 		if (factors_total(&r->modalities[i].at))
-			factor_row(p, str_fmt(p->e->a, "peak: %s", modality_name(i)), &r->modalities[i].at);
-	factor_row(p, S("plain sum"), &r->plain);
+			factor_row(p, str_fmt(p->e->a, "peak: %s", modality_name(i)), &r->modalities[i].at, false);
+	factor_row(p, S("plain sum"), &r->plain, false);
 	html_close(p);
 	html_close(p);
 	html_close(p);
@@ -420,11 +441,11 @@ static void
 facts(struct page *p)
 {
 	const struct report *r = p->r;
-	char h[32];
+	char h[32], all[32], trained[32];
 
 	html_open(p, "dl", NULL);
 	fact(p, "model", str_fmt(p->e->a, "%.*s by %.*s, %u nodes", SFMT(r->loaded->format), SFMT(r->loaded->producer), (unsigned)r->loaded->file_nodes));
-	fact(p, "parameters", str_fmt(p->e->a, "%llu, of which %llu trainable; %s", (unsigned long long)r->param_count, (unsigned long long)r->param_trainable,
+	fact(p, "parameters", str_fmt(p->e->a, "%s, of which %s trainable; %s", exact_bytes(r->param_count, all), exact_bytes(r->param_trainable, trained),
 	    human_bytes(r->param_bytes, h)));
 	fact(p, "coverage", str_fmt(p->e->a, "%u of %u nodes modelled, %u of %u values sized%s", (unsigned)r->modelled_nodes, (unsigned)r->loaded->file_nodes, (unsigned)r->sized,
 	    (unsigned)r->values, r->lower_bound ? "; the answer is a lower bound" : ""));

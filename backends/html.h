@@ -17,6 +17,7 @@ void html_line(struct page *, const char *class, double x1, double y1, double x2
 void html_text(struct page *, const char *tag, const char *class, struct str);
 void html_cell(struct page *, uint64_t bytes);                    /* a cell of a table, to be sorted by its number */
 void html_strip(struct page *, const char *class, const struct factors *, uint64_t whole);     /* a bar in factors' colours, as wide as its share of whole */
+struct str html_round_bytes(struct page *, uint64_t);             /* "50 GiB", of a tick */
 const char *factor_words(unsigned);
 extern const uint8_t html_order[FAC_COUNT];                       /* of factors in bars and areas */
 

@@ -113,15 +113,13 @@ short_count(struct page *p, double n)
 static void
 axes(struct page *p, const struct scale *s)
 {
-	char h[32];
-
 	html_line(p, "axis", LEFT, BOTTOM, W - 10, BOTTOM);
 	html_line(p, "axis", LEFT, TOP, LEFT, BOTTOM);
 	for (int d = (int)s->p0; d <= (int)s->p1; d++)
 		text(p, at_x(s, pow(10, d)), BOTTOM + 17, d < (int)s->p1 ? "middle" : "end", NULL, short_count(p, pow(10, d)));
 	for (unsigned e = 10; e < 60; e += 2)
 		if (e * log10(2) >= s->b0 && e * log10(2) <= s->b1)
-			text(p, LEFT - 6, at_y(s, pow(2, e)) + 4, "end", NULL, str_of(human_bytes((uint64_t)1 << e, h)));
+			text(p, LEFT - 6, at_y(s, pow(2, e)) + 4, "end", NULL, html_round_bytes(p, (uint64_t)1 << e));
 	text(p, (LEFT + W) / 2, H - 6, "middle", NULL, S("parameters; the lines are 16, 18, 20 and 40 bytes each"));
 }
 

@@ -150,16 +150,21 @@ label(struct page *p, const char *class, const char *style, struct str text)
 	html_close(p);
 }
 
-/* "50 GiB": a tick is a whole number of its unit. */
-static struct str
-round_bytes(struct page *p, uint64_t n)
+/* Under the axis, in full where there is room; data-s is what a phone shows. */
+static void
+phase_label(struct page *p, const struct span *s, double from, double width)
 {
-	static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
-	unsigned u = 0;
+	static const char *const brief[] = {[PH_FORWARD] = "fwd", [PH_BACKWARD] = "bwd", [PH_OPTIMIZER] = "opt"};
+	const char *name = width > 7 ? phase_name(s->phase) : brief[s->phase];
 
-	for (; n && n % 1024 == 0 && u < 5; u++)
-		n /= 1024;
-	return n ? str_fmt(p->e->a, "%llu %s", (unsigned long long)n, unit[u]) : S("0");
+	html_open(p, "span", "x");
+	xml_attr_fmt(p->x, "style", "left:%.2f%%;width:%.2f%%", from, width);
+	xml_attr(p->x, "data-s", str_of(brief[s->phase]));
+	if (width > 15)
+		xml_fmt(p->x, "step %u %s", s->step, name);
+	else
+		xml_fmt(p->x, "%u %s", s->step, name);
+	html_close(p);
 }
 
 static void
@@ -170,12 +175,12 @@ labels(struct page *p, const struct timeline *t, uint64_t tick)
 	char h[32];
 
 	for (uint64_t y = 0; y <= t->top; y += tick)
-		label(p, "y", str_fmt(p->e->a, "bottom:%.2f%%", (double)y * 100 / (double)t->top).p, round_bytes(p, y));
+		label(p, "y", str_fmt(p->e->a, "bottom:%.2f%%", (double)y * 100 / (double)t->top).p, html_round_bytes(p, y));
 	for (uint32_t i = 0; i < s->nspan; i++) {
 		double from = s->spans[i].step ? percent_of(t, s->spans[i].first) : 0, to = percent_of(t, span_end(s, i));
 
-		if (s->spans[i].step && to - from > 4)
-			label(p, "x", str_fmt(p->e->a, "left:%.2f%%;width:%.2f%%", from, to - from).p, str_fmt(p->e->a, "%s%u %s", to - from > 15 ? "step " : "", s->spans[i].step, phase_name(s->spans[i].phase)));
+		if (s->spans[i].step && to - from > 3)
+			phase_label(p, &s->spans[i], from, to - from);
 	}
 	label(p, at < 12 ? "mark left" : at > 88 ? "mark right" : "mark", str_fmt(p->e->a, "left:%.2f%%", at).p,
 	    str_fmt(p->e->a, "peak %s", human_bytes(t->p[t->peak].live, h)));
@@ -312,7 +317,7 @@ html_timeline(struct page *p)
 	struct timeline t = {0};
 	uint64_t tick, most;
 	const char *what = dominant(peak_factors(p->r), &most);
-	char h[32];
+	char h[32], x[32];
 
 	find_points(p, &t);
 	if (!t.n || !t.p[t.peak].live)
@@ -335,8 +340,8 @@ html_timeline(struct page *p)
 	xml_attr(p->x, "aria-live", S("polite"));
 	html_close(p);
 	html_open(p, "figcaption", NULL);
-	xml_fmt(p->x, "%u allocations and releases, from left to right; how long each takes is not known. Each point is the highest of %u. Backward is shaded.",
-	    (unsigned)(t.last - t.first + 1), (unsigned)((t.last - t.first) / MOST_POINTS + 1));
+	xml_fmt(p->x, "%s allocations and releases, from left to right; how long each takes is not known. Each point is the highest of %u. Backward is shaded.",
+	    exact_bytes((uint64_t)t.last - t.first + 1, x), (unsigned)((t.last - t.first) / MOST_POINTS + 1));
 	html_close(p);
 	html_close(p);
 	data(p, &t);

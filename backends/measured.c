@@ -5,13 +5,14 @@
  *
  * Only the profiler records categories. Where there are none, the stack says who asked: the optimizer's file, the engine of autograd, the forward
  * of a module; and the block's end says for what: what forward makes is saved if it is there when backward begins, what backward makes is a
- * gradient if it is there when the optimizer steps, what the optimizer makes is its state if it is there in the next forward.
+ * gradient if it is there when the optimizer steps or if zero_grad() gives it back, what the optimizer makes is its state if it is there in the next forward.
  */
 #include "measured.h"
 
 #include <string.h>
 
 #define NEVER UINT32_MAX
+#define MOST_FRAMES 256            /* of a stack, from the innermost */
 
 bool
 measured_is_list(const struct pickle *p)
@@ -108,7 +109,7 @@ origin_of(const struct pickle *e)
 	const struct pickle *frames = pickle_get(e, S("frames"));
 	size_t best = NRULE;
 
-	for (uint32_t i = 0; measured_is_list(frames) && i < frames->n; i++) {
+	for (uint32_t i = 0; measured_is_list(frames) && i < frames->n && i < MOST_FRAMES; i++) {
 		struct str file = pickle_str(pickle_get(frames->u.item[i], S("filename"))), name = pickle_str(pickle_get(frames->u.item[i], S("name")));
 
 		for (size_t k = 0; k < best; k++)
@@ -204,6 +205,20 @@ find_origins(struct history *h)
 	}
 }
 
+/* Where releases have stacks, zero_grad() gives gradients back; the request to free comes right before the release. */
+static bool
+is_zeroed(const struct history *h, uint32_t release)
+{
+	for (uint32_t i = release; release != NEVER && i + 1 >= release && i < h->trace->n; i--) {
+		const struct pickle *frames = pickle_get(h->trace->u.item[i], S("frames"));
+
+		for (uint32_t k = 0; measured_is_list(frames) && k < frames->n && k < MOST_FRAMES; k++)
+			if (str_eq(pickle_str(pickle_get(frames->u.item[k], S("name"))), S("zero_grad")))
+				return true;
+	}
+	return false;
+}
+
 /* next: the first request of each origin behind this one; again: the first of forward behind the next backward */
 static unsigned
 factor_of(enum origin from, uint32_t end, const uint32_t next[NORIGIN], uint32_t again)
@@ -242,6 +257,8 @@ find_factors(struct history *h)
 		h->factor[i] = (uint8_t)(h->categories ? category_of(e) : factor_of(h->origin[i], h->partner[i], next, again));
 		if (h->origin[i] == FROM_BACKWARD)
 			again = next[FROM_FORWARD];
+		if (!h->categories && h->origin[i] == FROM_BACKWARD && is_zeroed(h, h->partner[i]))
+			h->factor[i] = FAC_GRAD;
 		next[h->origin[i]] = i;
 		if (h->origin[i] == FROM_STATE)
 			next[FROM_OPTIMIZER] = i;
@@ -279,6 +296,7 @@ replay(struct measured *m, const struct history *h)
 	begin(m, &used, &reserved);
 	m->peak = by[FAC_COUNT] = m->at[FAC_COUNT] = used;
 	m->reserved = reserved;
+	m->peak_event = NEVER;
 	for (uint32_t i = 0; i < m->trace->n; i++) {
 		const struct pickle *e = m->trace->u.item[i];
 		uint32_t request = !h ? NEVER : is(e, S("alloc")) ? i : h->partner[i];
@@ -292,9 +310,16 @@ replay(struct measured *m, const struct history *h)
 		m->reserved = reserved > m->reserved ? reserved : m->reserved;
 		if (used > m->peak) {
 			m->peak = used;
+			m->peak_event = i;
 			memcpy(m->at, by, sizeof by);
 		}
 	}
+}
+
+bool
+measured_lives(const struct measured *m, uint32_t event)
+{
+	return m->peak_event != NEVER && event <= m->peak_event && is(m->trace->u.item[event], S("alloc")) && m->partner[event] > m->peak_event;
 }
 
 /* The trace of a device that the list has none of is empty: PyTorch writes them all. */
@@ -327,6 +352,7 @@ measured_read(struct ctx *c, const struct pickle *snapshot, struct measured *out
 	find_partners(c, &h);
 	find_origins(&h);
 	find_factors(&h);
+	out->partner = h.partner;
 	replay(out, &h);
 	return true;
 }
