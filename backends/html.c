@@ -484,9 +484,25 @@ head(struct page *p)
 }
 
 static void
+moved(struct page *p)
+{
+	const struct report *r = p->r;
+	char h[32];
+
+	if (!r->nmoved)
+		return;
+	html_text(p, "h2", NULL, S("In the host's memory"));
+	html_open(p, "dl", NULL);
+	for (uint32_t i = 0; i < r->nmoved; i++)
+		fact(p, r->moved[i].what, str_fmt(p->e->a, "%s%s; %s", r->moved[i].managed ? "at most " : "", human_bytes(r->moved[i].bytes, h), r->moved[i].when));
+	html_close(p);
+}
+
+static void
 training(struct page *p)
 {
 	modalities(p);
+	moved(p);
 	html_timeline(p);
 	html_text(p, "h2", NULL, S("Who holds the peak"));
 	html_icicle(p);

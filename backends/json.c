@@ -155,6 +155,23 @@ allocator(const struct memory_row *m)
 }
 
 static json_t *
+moved(const struct report *r)
+{
+	json_t *list = json_array();
+
+	for (uint32_t i = 0; i < r->nmoved; i++) {
+		json_t *o = json_object();
+
+		json_put(&o, "what", json_string(r->moved[i].what));
+		json_put(&o, "bytes", json_bytes(r->moved[i].bytes));
+		json_put(&o, "managed", json_boolean(r->moved[i].managed));
+		json_put(&o, "when", json_string(r->moved[i].when));
+		json_add(&list, o);
+	}
+	return list;
+}
+
+static json_t *
 peak(const struct report *r)
 {
 	const struct step_row *st = &r->steps[r->peak_step];
@@ -177,6 +194,7 @@ peak(const struct report *r)
 	json_put(&o, "live", live(r));
 	json_put(&o, "allocator", allocator(&r->memory));
 	json_put(&o, "host", json_factors(&r->host));
+	json_put(&o, "moved", moved(r));
 	return o;
 }
 

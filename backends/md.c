@@ -106,6 +106,17 @@ modules(const struct report *r, struct buf *b)
 }
 
 static void
+moved(const struct report *r, struct buf *b)
+{
+	char h[32];
+
+	if (r->nmoved)
+		buf_str(b, S("\nIn the host's memory:\n\n"));
+	for (uint32_t i = 0; i < r->nmoved; i++)
+		buf_fmt(b, "- %s%s of %s: %s\n", r->moved[i].managed ? "at most " : "", human_bytes(r->moved[i].bytes, h), r->moved[i].what, r->moved[i].when);
+}
+
+static void
 assumptions(const struct report *r, struct buf *b)
 {
 	buf_str(b, S("\n<details><summary>Assumptions and coverage</summary>\n\n"));
@@ -153,6 +164,7 @@ write(const struct report *r, struct emit *e)
 	phases(r, b);
 	modalities(r, b);
 	modules(r, b);
+	moved(r, b);
 	assumptions(r, b);
 	return !b->failed;
 }

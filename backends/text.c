@@ -105,6 +105,8 @@ host(const struct report *r, struct buf *b)
 			any = true;
 		}
 	buf_fmt(b, "\n");
+	for (uint32_t i = 0; i < r->nmoved; i++)
+		buf_fmt(b, "  %s%s of %s: %s\n", r->moved[i].managed ? "at most " : "", human_bytes(r->moved[i].bytes, h), r->moved[i].what, r->moved[i].when);
 }
 
 /* The replay goes on as if the driver had had it, so that the numbers above are what would be needed. */

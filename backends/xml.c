@@ -292,6 +292,19 @@ training(const struct report *r, struct xml *x)
 	step(r, x, 2);
 }
 
+static void
+moved(const struct report *r, struct xml *x)
+{
+	for (uint32_t i = 0; i < r->nmoved; i++) {
+		xml_open(x, "moved");
+		xml_attr(x, "what", str_of(r->moved[i].what));
+		xml_attr_bytes(x, "bytes", r->moved[i].bytes);
+		xml_attr(x, "managed", r->moved[i].managed ? S("true") : S("false"));
+		xml_attr(x, "when", str_of(r->moved[i].when));
+		xml_close(x);
+	}
+}
+
 static bool
 write(const struct report *r, struct emit *e)
 {
@@ -311,6 +324,7 @@ write(const struct report *r, struct emit *e)
 	if (r->sched)
 		factors(x, "plain_sum", &r->plain);
 	coverage(r, x);
+	moved(r, x);
 	for (uint32_t i = 0; i < r->nassumption; i++)
 		xml_element(x, "assumption", r->assumptions[i]);
 	diagnostics(x, r->load_diags, r->nload_diag);

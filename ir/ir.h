@@ -355,6 +355,7 @@ struct storage {
 	bool passing;              /* a communication buffer: in no plain sum */
 	uint32_t became;           /* of a gradient that a strategy takes away again: number of the event before which it was transient */
 	uint64_t host;             /* bytes that it takes in the host's memory instead */
+	bool managed;              /* .. or in managed memory, which the driver pages between both */
 	const struct shares *shares;       /* parameters that have it together, NULL = val alone */
 };
 

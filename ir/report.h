@@ -109,6 +109,12 @@ struct op_count {
 	uint32_t count;
 };
 
+struct moved {                     /* between the device and the host's memory */
+	const char *what, *when;
+	uint64_t bytes;            /* on the host, where all of it takes the most */
+	bool managed;              /* in managed memory: at most */
+};
+
 struct report {
 	const struct graph *g;     /* as lowered, sizes bound */
 	const struct graph *loaded;        /* as the file says */
@@ -129,6 +135,8 @@ struct report {
 	struct modality_row modalities[MOD_COUNT];
 	struct factors plain;      /* the founding paper's equation: every factor summed over layers, no time axis */
 	struct factors host;       /* where what is offloaded takes the most of the host's memory */
+	uint64_t host_managed;     /* of that, in managed memory */
+	struct moved *moved;        uint32_t nmoved;
 	struct memory_row memory;
 	struct verdict verdict;
 	struct op_count *unknown;   uint32_t nunknown;

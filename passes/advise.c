@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FREE = COST_FREE, SLOWER = COST_SLOWER, OTHER = COST_OTHER, ROUNDS = 3, SHOWN = 20 };
+enum { FREE = COST_FREE, SLOWER = COST_SLOWER, OTHER = COST_OTHER, ROUNDS = 3, SHOWN = 100 };
 
 static const struct {
 	const char *change;
@@ -241,7 +241,7 @@ uses_cards(struct str change)
 	struct str flag, value;
 
 	while (change.n && str_cut(&change, ' ', &flag) && str_cut(&change, ' ', &value))
-		if (str_eq(flag, S("--parallel.dp")) && !str_eq(value, S("1")))
+		if ((str_eq(flag, S("--parallel.dp")) || str_eq(flag, S("--parallel.tp"))) && !str_eq(value, S("1")))
 			return true;
 	return false;
 }

@@ -32,6 +32,48 @@ apply(mc_recipe *r, const char *change)
 	}
 }
 
+/* One flag's value as JSON: numbers and booleans as they are, patterns as a list. */
+static void
+as_json(char *out, size_t cap, const char *key, const char *value)
+{
+	const char *dot = strchr(key, '.'), *left = dot ? dot + 1 : key;
+	bool plain = value[strspn(value, "0123456789.")] == 0 || strcmp(value, "true") == 0 || strcmp(value, "false") == 0;
+	char text[300];
+	size_t n = 0;
+
+	if (strcmp(key, "freeze") == 0) {
+		n = (size_t)snprintf(text, sizeof text, "[\"");
+		for (const char *p = value; *p; p++)
+			n += (size_t)snprintf(text + n, sizeof text - n, *p == ',' ? "\", \"" : "%c", *p);
+		snprintf(text + n, sizeof text - n, "\"]");
+	} else
+		snprintf(text, sizeof text, plain ? "%s" : "\"%s\"", value);
+	if (dot)
+		snprintf(out, cap, "{\"%.*s\": {\"%s\": %s}}", (int)(dot - key), key, left, text);
+	else
+		snprintf(out, cap, "{\"%s\": %s}", left, text);
+}
+
+/* The same change as recipe files, one for each flag. */
+static void
+apply_files(mc_recipe *r, const char *change)
+{
+	char text[400], json[600], dims[300], *save = NULL;
+
+	assert_true(strlen(change) < sizeof text);
+	strcpy(text, change);
+	for (char *flag = strtok_r(text, " ", &save); flag; flag = strtok_r(NULL, " ", &save)) {
+		char *value = strtok_r(NULL, " ", &save), *eq = strchr(value, '=');
+
+		if (strcmp(flag, "--dim") == 0) {
+			snprintf(dims, sizeof dims, "dims.%.*s", (int)(eq - value), value);
+			as_json(json, sizeof json, dims, eq + 1);
+		} else
+			as_json(json, sizeof json, flag + 2, value);
+		assert_int_equal(mc_recipe_json(r, json, strlen(json), "change"), MC_OK);
+	}
+}
+
 static mc_recipe *
 base_recipe(void)
 {
@@ -54,17 +96,48 @@ changes_are_reproducible(void **state)
 	assert_int_equal(mc_advise(m, r, NULL, 2, NULL, NULL, &s), MC_OK);
 	assert_true(s->s.nrow >= 5);
 	assert_int_equal(mc_sweep_best(s), MC_FITS);
-	for (uint32_t i = 0; i < s->s.nrow; i++) {
+	for (uint32_t k = 0; k < 2 * s->s.nrow; k++) {
 		mc_recipe *changed = base_recipe();
+		uint32_t i = k / 2;
 		mc_report *rep;
 
-		apply(changed, s->s.advice[i].change.p);
+		(k % 2 ? apply_files : apply)(changed, s->s.advice[i].change.p);
 		assert_int_equal(mc_analyze(m, changed, NULL, &rep), MC_OK);
 		assert_int_equal(mc_report_peak(rep), s->s.rows[i].tensors);
 		assert_int_equal(rep->r.memory.reserved, s->s.rows[i].reserved);
 		assert_true(s->s.rows[i].reserved < s->s.now.reserved);
 		mc_report_free(rep);
 		mc_recipe_free(changed);
+	}
+	mc_sweep_free(s);
+	mc_recipe_free(r);
+	mc_model_free(m);
+}
+
+/* Everything that is known to help is there, alone or on top of something. */
+static void
+kinds_of_changes(void **state)
+{
+	static const char *const kinds[] = {"--checkpoint non-reentrant", "--dim batch=8 --grad_accum 2", "--freeze model.vision_tower,", "--fused_loss true", "--parallel.strategy zero2",
+	    "--parallel.strategy zero3", "--parallel.tp 2", "--offload.activations true", "--optimizer adamw-8bit", "--lora.r 16 --lora.targets all-linear",
+	    "--lora.r 16 --lora.targets all-linear --quantize nf4"};
+	mc_model *m;
+	mc_recipe *r = base_recipe();
+	mc_sweep *s;
+
+	(void)state;
+	assert_int_equal(mc_recipe_set_dim(r, "batch", 16), MC_OK);
+	assert_int_equal(mc_recipe_set_dim(r, "seq", 256), MC_OK);
+	assert_int_equal(mc_recipe_set(r, "parallel.reduce_bucket", "100000"), MC_OK);
+	assert_int_equal(mc_load_path(MODEL, NULL, &m), MC_OK);
+	assert_int_equal(mc_advise(m, r, NULL, 1, NULL, NULL, &s), MC_OK);
+	for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+		bool found = false;
+
+		for (uint32_t i = 0; i < s->s.nrow; i++)
+			found |= strstr(s->s.advice[i].change.p, kinds[k]) != NULL;
+		if (!found)
+			fail_msg("no row for %s", kinds[k]);
 	}
 	mc_sweep_free(s);
 	mc_recipe_free(r);
@@ -219,7 +292,7 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(changes_are_reproducible), cmocka_unit_test(what_fits_is_first), cmocka_unit_test(more_ranks_take_no_more),
+		cmocka_unit_test(changes_are_reproducible), cmocka_unit_test(kinds_of_changes), cmocka_unit_test(what_fits_is_first), cmocka_unit_test(more_ranks_take_no_more),
 		cmocka_unit_test(later_stages_shard_more), cmocka_unit_test(pipelines),
 	};
 

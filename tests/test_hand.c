@@ -166,10 +166,33 @@ checkpointed_blocks(void **state)
 	    "{\"optimizer\": \"sgd\", \"checkpoint\": \"non-reentrant\"}", &w, &w);
 }
 
+/*
+ * Liger's fused loss: x fp32[128, 64] p^T = h, 32,768 bytes; w fp32[1024, 64], 262,144. 1,024 classes are 16 times 64 features, so a piece has 128 / 16 = 8
+ * rows, whose logits are 32,768 bytes, too. Forward makes both gradients: beside h and the loss there are h's gradient, w's, the losses, the logits and w's gradient of the piece. The first
+ * two stay for backward, h goes. Backward hands them over, and makes p's gradient, 16,384 bytes.
+ */
+static void
+fused_loss(void **state)
+{
+	static const char graph[] = "memcrest-ir 1\ninput %x : fp32[128, 64]\ninput %t : int64[128]\nparam %p \"fc.weight\" : fp32[64, 64] trainable\nparam %w \"head.weight\" : fp32[1024, 64] trainable\n"
+	    "%h : fp32[128, 64] = linear(%x, %p)\n%y : fp32[128, 1024] = linear(%h, %w)\n%l : fp32[] = cross_entropy_loss(%y, %t)\noutput %l\noutput %y\n";
+	const uint64_t base = 32768 + 1024 + 16384 + 262144, h = 32768, w = 262144, u = 512;
+	struct analysed a = test_analyse(graph, "{\"optimizer\": \"sgd\", \"fused_loss\": true}");
+	const struct step_row *st = &a.r->r.steps[2];
+
+	(void)state;
+	assert_int_equal(st->phases[PH_FORWARD].tensors, base + h + u + h + w + u + h + w);
+	assert_int_equal(st->forward_end, base + u + h + w);
+	assert_int_equal(st->phases[PH_BACKWARD].tensors, base + 2 * u + h + w + 16384);
+	assert_int_equal(st->phases[PH_OPTIMIZER].tensors, base + w + 16384);
+	release_analysis(a);
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(fused_loss),
 		cmocka_unit_test(linear_sgd), cmocka_unit_test(linear_adamw), cmocka_unit_test(relu_saves_its_result), cmocka_unit_test(frozen_weight),
 		cmocka_unit_test(autocast), cmocka_unit_test(reshape_as_copies), cmocka_unit_test(two_uses), cmocka_unit_test(accumulation), cmocka_unit_test(checkpointed_blocks),
 	};

@@ -467,3 +467,52 @@ build_log_probs(struct call *c, const struct operand *x, unsigned n, unsigned dt
 		build_like(c, x, 1, low ? DT_FP32 : DT_NONE);
 	return build_like(c, x, n, dt);
 }
+
+/* ---- the head and its loss in pieces ------------------------------------------------------------------------------- */
+
+uint32_t
+build_grad_if_trained(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	const int64_t none[1] = {0};
+
+	if (x->t && needs_grad(c->s, x->t))
+		return build_full(c, x, n, dt);
+	return fresh_contiguous(c, 1, none, x->g->dtype);
+}
+
+/* Rows of a piece, so that its logits take about as much as the hidden states: Liger's fused_linear_cross_entropy.py. */
+static int64_t
+piece_rows(int64_t tokens, int64_t hidden, int64_t classes)
+{
+	int64_t pieces = hidden > 0 ? classes / hidden + (classes % hidden != 0) : 1, least, rows = 1;
+
+	least = pieces > 0 ? tokens / pieces + (tokens % pieces != 0) : tokens;
+	while (rows < least && rows <= INT64_MAX / 2)
+		rows *= 2;
+	return rows < tokens ? rows : tokens;
+}
+
+/* The weight's gradient of a piece is made in the weight's dtype, and from 16 bits converted before it is added. */
+uint32_t
+build_loss_pieces(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	bool low = x->g->dtype == DT_BF16 || x->g->dtype == DT_FP16;
+	int64_t rows, dim[2];
+	uint32_t logits, t;
+
+	(void)dt;
+	if (n != 2 || x[0].g->rank != 2 || x[1].g->rank != 2)
+		return mismatch(c);
+	dim[0] = rows = piece_rows(x[0].g->dim[0], x[0].g->dim[1], x[1].g->dim[0]);
+	dim[1] = x[1].g->dim[0];
+	logits = fresh_contiguous(c, 2, dim, x[0].g->dtype);
+	dim[1] = x[0].g->dim[1];
+	t = fresh_contiguous(c, 2, dim, x[0].g->dtype);
+	temps_drop(c->s, t);
+	if (x[1].t && needs_grad(c->s, x[1].t)) {
+		build_full(c, &x[1], 1, x[0].g->dtype);
+		if (low)
+			build_full(c, &x[1], 1, DT_FP32);
+	}
+	return logits;
+}

@@ -136,7 +136,7 @@ bytes(const struct geom *p, struct geom *g)
 static bool
 paged(const struct geom *p, struct geom *g)
 {
-	return bytes(p, g) && p->numel < PAGED;
+	return bytes(p, g);
 }
 
 static bool
@@ -193,13 +193,19 @@ buffer(struct step *x, uint32_t param, struct str piece, const char *op)
 	struct geom g = *p;
 	struct str name;
 	uint32_t mark = temps_mark(s), t;
+	bool offload, managed;
 
 	str_cut(&piece, ':', &name);
 	if (!shape_of(piece)(p, &g))
 		return 0;
 	if (!p->dense || g.rank != p->rank || memcmp(g.dim, p->dim, p->rank * sizeof *g.dim))
 		geom_contiguous(&g);
+	offload = s->offload;
+	managed = !offload && shape_of(piece) == paged && p->numel >= PAGED;
+	s->offload |= managed;
 	t = tensor_hold(s, tensor_new(s, geom_intern(s->geoms, g), op));
+	s->offload = offload;
+	s->sched->storages[tensor_at(s, t)->storage].managed = managed;
 	like_owner(s, t, param);
 	temps_release(s, mark);
 	return t;

@@ -38,7 +38,7 @@ struct sweep {
 	const struct report *r;
 	const struct schedule *s;
 	struct factors now;
-	uint64_t live, step_work, on_host;
+	uint64_t live, step_work, on_host, managed;
 	struct factors host;
 	unsigned step;
 	bool *alive;               /* per storage */
@@ -82,8 +82,12 @@ apply_host(struct sweep *w, const struct storage *x, bool free, struct report *r
 
 	w->host.of[factor] = free ? w->host.of[factor] - x->host : w->host.of[factor] + x->host;
 	w->on_host = free ? w->on_host - x->host : w->on_host + x->host;
-	if (w->on_host > factors_total(&r->host))
+	if (x->managed)
+		w->managed = free ? w->managed - x->host : w->managed + x->host;
+	if (w->on_host > factors_total(&r->host)) {
 		r->host = w->host;
+		r->host_managed = w->managed;
+	}
 }
 
 static void

@@ -323,11 +323,12 @@ static void
 reduce(struct shard *sh, struct fsdp *d, struct unit *u)
 {
 	int64_t n = fsdp_collect(sh, d, u);
+	uint32_t flat = d->flat && n ? fsdp_flatten(sh, d, u, n) : 0;
 
 	reshard(sh, u);
 	flat_drop(sh, &d->root->input);
 	if (n)
-		fsdp_reduce(sh, d, u, n);
+		fsdp_reduce(sh, d, u, n, flat);
 }
 
 /* In a pipeline nothing is reduced or released before the stage's last backward is over. */

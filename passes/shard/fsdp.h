@@ -47,6 +47,7 @@ uint32_t fsdp_buffer(struct shard *, const struct unit *, int64_t numel, unsigne
 /* fsdp_reduce.c */
 void fsdp_put_aside(struct shard *, struct fsdp *, const struct unit *);         /* no reduction in this micro-batch */
 int64_t fsdp_collect(struct shard *, struct fsdp *, const struct unit *);        /* elements to reduce, of all ranks */
-void fsdp_reduce(struct shard *, struct fsdp *, const struct unit *, int64_t n);
+uint32_t fsdp_flatten(struct shard *, struct fsdp *, const struct unit *, int64_t n);     /* FSDP1's gradient of the flat parameter */
+void fsdp_reduce(struct shard *, struct fsdp *, const struct unit *, int64_t n, uint32_t flat);
 
 #endif

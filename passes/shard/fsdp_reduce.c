@@ -88,13 +88,22 @@ reduced(struct shard *sh, const struct fsdp *d, const struct unit *u, int64_t n)
 	return cast;
 }
 
-/* FSDP1: the views' gradients become one; it goes when the shard's is there. */
-static void
-reduce_flat(struct shard *sh, struct fsdp *d, const struct unit *u, int64_t n)
+/* FSDP1: the views' gradients become one in autograd, while the parameters are still whole. */
+uint32_t
+fsdp_flatten(struct shard *sh, struct fsdp *d, const struct unit *u, int64_t n)
 {
-	uint32_t flat = fsdp_buffer(sh, u, n, d->dtype, FAC_GRAD, "flat_gradient"), cast = 0, out;
+	uint32_t flat = fsdp_buffer(sh, u, n, d->dtype, FAC_GRAD, "flat_gradient");
 
 	drop_unsharded(sh, d, u);
+	return flat;
+}
+
+/* It goes when the shard's gradient is there. */
+static void
+reduce_flat(struct shard *sh, struct fsdp *d, const struct unit *u, int64_t n, uint32_t flat)
+{
+	uint32_t cast = 0, out;
+
 	if (d->reduce_dtype != d->dtype) {
 		cast = fsdp_buffer(sh, u, n, d->reduce_dtype, FAC_GRAD, "reduce_scatter_input");
 		flat_drop(sh, &flat);
@@ -107,12 +116,12 @@ reduce_flat(struct shard *sh, struct fsdp *d, const struct unit *u, int64_t n)
 }
 
 void
-fsdp_reduce(struct shard *sh, struct fsdp *d, const struct unit *u, int64_t n)
+fsdp_reduce(struct shard *sh, struct fsdp *d, const struct unit *u, int64_t n, uint32_t flat)
 {
 	uint32_t out;
 
 	if (d->flat) {
-		reduce_flat(sh, d, u, n);
+		reduce_flat(sh, d, u, n, flat);
 		return;
 	}
 	d->root->input = fsdp_buffer(sh, u, n, d->reduce_dtype, FAC_GRAD, "reduce_scatter_input");
