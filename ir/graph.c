@@ -123,6 +123,19 @@ val_floats(struct graph *g, uint32_t v, const double *f, uint32_t count)
 }
 
 bool
+graph_same_dims(const struct graph *g, uint32_t a, uint32_t b)
+{
+	const struct val *x = &g->vals[a], *y = &g->vals[b];
+
+	if (x->rank != y->rank || x->rank == RANK_UNKNOWN)
+		return false;
+	for (unsigned i = 0; i < x->rank; i++)
+		if (val_dims(g, a)[i].n != val_dims(g, b)[i].n || val_dims(g, a)[i].expr != val_dims(g, b)[i].expr)
+			return false;
+	return true;
+}
+
+bool
 graph_is_sized(const struct graph *g, uint32_t v)
 {
 	int64_t n;

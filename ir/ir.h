@@ -492,6 +492,7 @@ void val_ints(struct graph *, uint32_t val, const struct sint *, uint32_t n);   
 void val_floats(struct graph *, uint32_t val, const double *, uint32_t n);
 void graph_compact(struct graph *);                               /* drop dead nodes, keep the order */
 bool graph_is_sized(const struct graph *, uint32_t val);
+bool graph_same_dims(const struct graph *, uint32_t a, uint32_t b);       /* known, and equal */
 bool arg_is_tensor(const struct arg *);
 
 /* every tensor operand of a node, lists opened: for (struct operands it = operands_of(g, n); operand_next(&it);) use it.val */

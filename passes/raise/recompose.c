@@ -213,7 +213,8 @@ put_together(struct recompose *e, uint32_t set, uint32_t *nodes)
 	for (uint32_t n = e->first[set]; n && row; n = e->next[n])
 		if (!(e->g->nodes[n].flags & NF_DEAD))
 			nodes[p.nnode++] = n;
-	if (!p.nnode || (p.nnode == 1 && e->g->nodes[nodes[0]].op == p.op) || !find_operands(&p) || !recompose_find_results(e, &p) || !p.nresult || !p.noperand)
+	if (!p.nnode || (p.nnode == 1 && e->g->nodes[nodes[0]].op == p.op) || !find_operands(&p) || !recompose_find_results(e, &p) || !p.nresult ||
+	    (!p.noperand && row->find != recompose_created))
 		return;
 	p.made = make_node(&p);
 	if (row->find(&p, row))

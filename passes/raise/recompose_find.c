@@ -150,6 +150,22 @@ recompose_in_order(const struct pieces *p, const struct recompose_row *row)
 	return p->nresult == 1 && set_operands(p, str_of(row->operands)) && set_attributes(p, row);
 }
 
+/* The operand that has the result's dims is the operator's input; its weight may be read first. */
+bool
+recompose_like_result(const struct pieces *p, const struct recompose_row *row)
+{
+	struct pieces q = *p;
+	uint32_t i = 0;
+
+	while (i < p->noperand && (p->nresult != 1 || !graph_same_dims(p->g, p->operand[i], p->result[0])))
+		i++;
+	if (i < p->noperand) {
+		q.operand[i] = p->operand[0];
+		q.operand[0] = p->operand[i];
+	}
+	return recompose_in_order(&q, row);
+}
+
 /* ---- products --------------------------------------------------------------------------------------------------------------------- */
 
 static uint32_t
@@ -308,6 +324,30 @@ recompose_attention(const struct pieces *p, const struct recompose_row *row)
 	return true;
 }
 
+/* ---- weight_norm ----------------------------------------------------------------------------------------------------------------------- */
+
+/* The direction has the result's dims; the magnitude has one dim that is not 1. */
+bool
+recompose_weight_norm(const struct pieces *p, const struct recompose_row *row)
+{
+	uint32_t v, g;
+	int64_t dim = 0;
+
+	(void)row;
+	if (p->nresult != 1 || p->noperand != 2)
+		return false;
+	v = p->operand[!graph_same_dims(p->g, p->operand[0], p->result[0])];
+	g = p->operand[v == p->operand[0]];
+	if (!graph_same_dims(p->g, v, p->result[0]) || p->g->vals[g].rank != p->g->vals[v].rank)
+		return false;
+	while (dim + 1 < p->g->vals[g].rank && val_dims(p->g, g)[dim].n == 1)
+		dim++;
+	recompose_set(p, "v", arg_val(v));
+	recompose_set(p, "magnitude", arg_val(g));
+	recompose_set(p, "dim", arg_int(dim));
+	return true;
+}
+
 /* ---- split, chunk, unbind: all parts of a tensor along one dim ---------------------------------------------------------------------------- */
 
 /* The dim of the slices or selections, -1 = there are other pieces too. */
@@ -378,6 +418,42 @@ recompose_where(const struct pieces *p, const struct recompose_row *row)
 		}
 		recompose_set(p, names[i], a);
 	}
+	return true;
+}
+
+/* ---- made from nothing --------------------------------------------------------------------------------------------------------------------- */
+
+/* A whole call, and no dtype in it. */
+static bool
+names_no_dtype(const struct pieces *p)
+{
+	const struct node *x = &p->g->nodes[p->made];
+	struct str line = x->nframe ? graph_str(p->g, p->g->frames[x->frame + x->nframe - 1].text) : S("");
+	int depth = 0;
+
+	for (uint32_t i = 0; i < line.n; i++)
+		depth += (line.p[i] == '(') - (line.p[i] == ')');
+	return line.n && !depth && !memmem(line.p, line.n, "dtype", 5);
+}
+
+/* zeros(4), linspace(0, 1, 16): the pieces always say a dtype, the program only where it does not want the default. */
+bool
+recompose_created(const struct pieces *p, const struct recompose_row *row)
+{
+	const struct val *x = &p->g->vals[p->result[0]];
+
+	(void)row;
+	if (p->nresult != 1 || p->noperand || !graph_is_sized(p->g, p->result[0]) || (p->op == OP_LINSPACE && x->rank != 1))
+		return false;
+	if (p->op == OP_LINSPACE) {
+		recompose_set(p, "start", arg_int(0));
+		recompose_set(p, "end", arg_int(1));
+		recompose_set(p, "steps", (struct arg){.kind = ARG_INT, .u.i = val_dims(p->g, p->result[0])[0]});
+	} else {
+		recompose_set(p, "size", sizes_of(p, p->result[0], 0));
+	}
+	if (!names_no_dtype(p))
+		recompose_set(p, "dtype", arg_dtype(x->dtype));
 	return true;
 }
 

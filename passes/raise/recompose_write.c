@@ -18,14 +18,6 @@ is_view(unsigned op)
 	return false;
 }
 
-static bool
-same_dims(const struct graph *g, uint32_t a, uint32_t b)
-{
-	const struct val *x = &g->vals[a], *y = &g->vals[b];
-
-	return x->rank == y->rank && x->rank != RANK_UNKNOWN && memcmp(val_dims(g, a), val_dims(g, b), x->rank * sizeof(struct sint)) == 0;
-}
-
 /* What v is a view of, if that has the dims of another value. */
 static uint32_t
 base_of(const struct recompose *e, uint32_t v, uint32_t like)
@@ -39,7 +31,7 @@ base_of(const struct recompose *e, uint32_t v, uint32_t like)
 			break;
 		v = node_args(g, n)->u.val;
 	}
-	return same_dims(g, v, like) ? v : 0;
+	return graph_same_dims(g, v, like) ? v : 0;
 }
 
 static void
@@ -63,24 +55,112 @@ recompose_rename(struct recompose *e)
 }
 
 /* The new whole, and what it was before; views of it that are made anew come behind it. */
-static uint32_t
-find_whole(const struct recompose *e, const struct pieces *p, uint32_t n, uint32_t *base)
+static bool
+is_whole(const struct recompose *e, uint32_t n, uint32_t v, uint32_t *base)
 {
-	for (uint32_t i = 0; i < p->nresult; i++) {
-		*base = e->g->vals[p->result[i]].node > n ? base_of(e, node_args(e->g, n)->u.val, p->result[i]) : 0;
-		if (*base && *base != p->result[i])
-			return p->result[i];
-	}
-	return 0;
+	*base = e->g->vals[v].node > n ? base_of(e, node_args(e->g, n)->u.val, v) : 0;
+	return *base && *base != v;
 }
 
 static uint32_t
-find_write(const struct pieces *p, unsigned op)
+find_whole(const struct recompose *e, const struct pieces *p, uint32_t n, uint32_t *base)
+{
+	for (uint32_t i = 0; i < p->nresult; i++)
+		if (is_whole(e, n, p->result[i], base))
+			return p->result[i];
+	for (uint32_t i = p->nnode; i-- > 0;)              /* only the view of it that was written into is read again */
+		if (e->g->nodes[p->node[i]].nout && is_whole(e, n, node_outs(e->g, p->node[i])[0], base))
+			return node_outs(e->g, p->node[i])[0];
+	return 0;
+}
+
+/* The operator that the piece is if it writes in place: leaky_relu_ is one of its own. */
+static unsigned
+in_place(const struct recompose *e, unsigned op)
+{
+	bool inplace;
+
+	return op ? op_by_name(str_fmt(e->a->c->a, "%s_", op_info(op)->name), &inplace) : OP_NONE;
+}
+
+static uint32_t
+find_write(const struct recompose *e, const struct pieces *p, unsigned op)
 {
 	for (uint32_t i = 0; i < p->nnode; i++)
-		if (p->g->nodes[p->node[i]].op == op && node_args(p->g, p->node[i])->kind == ARG_VAL)
+		if (node_args(p->g, p->node[i])->kind == ARG_VAL && (p->g->nodes[p->node[i]].op == op || in_place(e, p->g->nodes[p->node[i]].op) == op))
 			return p->node[i];
 	return 0;
+}
+
+/* What is behind the write the same view of the whole as the one that was written into. */
+static bool
+is_written_view(const struct recompose *e, uint32_t n, uint32_t whole, uint32_t view)
+{
+	const struct graph *g = e->g;
+
+	return is_view(g->nodes[n].op) && node_args(g, n)->kind == ARG_VAL && node_args(g, n)->u.val == whole && g->vals[view].kind == VAL_NODE &&
+	    g->nodes[g->vals[view].node].op == g->nodes[n].op && graph_same_dims(g, node_outs(g, n)[0], view);
+}
+
+static void
+write_in_place(struct recompose *e, uint32_t n, unsigned op)
+{
+	e->g->nodes[n].flags |= NF_INPLACE;
+	if (in_place(e, e->g->nodes[n].op) == op)
+		e->g->nodes[n].op = (uint16_t)op;
+}
+
+/* masked_fill_(mask, number) became where(mask, number as a tensor, self). */
+static void
+restore_masked_fill(struct recompose *e, const struct pieces *p)
+{
+	struct graph *g = e->g;
+
+	for (uint32_t i = 0; i < p->nnode; i++) {
+		uint32_t n = p->node[i], t;
+		struct arg *a = node_args(g, n), was[3];
+
+		if (g->nodes[n].op != OP_WHERE || a[1].kind != ARG_VAL || !recompose_is_piece(p, a[1].u.val))
+			continue;
+		t = g->vals[a[1].u.val].node;
+		if (g->nodes[t].op != OP_SCALAR_TENSOR && g->nodes[t].op != OP_FULL)
+			continue;
+		memcpy(was, a, sizeof was);
+		a[0] = was[2];
+		a[1] = was[0];
+		a[2] = *node_arg(g, t, g->nodes[t].op == OP_FULL ? "fill_value" : "s");
+		g->nodes[n].op = OP_MASKED_FILL;
+		g->nodes[t].flags |= NF_DEAD;
+	}
+}
+
+/* index_add(self, dim, index, source) became index_put(self, [None, .., index], source, accumulate). */
+static void
+restore_index_add(struct recompose *e, const struct pieces *p)
+{
+	struct graph *g = e->g;
+
+	for (uint32_t i = 0; i < p->nnode; i++) {
+		const struct arg *a = node_args(g, p->node[i]);
+		uint32_t dim = 0, made;
+
+		if (g->nodes[p->node[i]].op != OP_INDEX_PUT || a[1].kind != ARG_VALS || a[2].kind != ARG_VAL)
+			continue;
+		while (dim < a[1].count && !g->ids[a[1].first + dim])
+			dim++;
+		if (dim + 1 != a[1].count)
+			continue;
+		made = node_new(g, OP_INDEX_ADD, op_narg(OP_INDEX_ADD), 0);          /* for its arguments alone */
+		a = node_args(g, p->node[i]);
+		node_args(g, made)[0] = a[0];
+		node_args(g, made)[1] = arg_int(dim);
+		node_args(g, made)[2] = arg_val(g->ids[a[1].first + dim]);
+		node_args(g, made)[3] = a[2];
+		g->nodes[p->node[i]].op = OP_INDEX_ADD;
+		g->nodes[p->node[i]].arg = g->nodes[made].arg;
+		g->nodes[p->node[i]].narg = g->nodes[made].narg;
+		g->nnode = made;
+	}
 }
 
 /* Functional programs write into a view by making the whole anew: the operator writes into the view again, and the whole stays itself. */
@@ -88,14 +168,20 @@ static bool
 write_into_view(struct recompose *e, const struct pieces *p)
 {
 	struct graph *g = e->g;
-	uint32_t n = find_write(p, p->op), whole, base = 0;
+	uint32_t n = find_write(e, p, p->op), whole, base = 0, view;
 
-	n = n ? n : find_write(p, OP_COPY);        /* fill_ */
+	n = n ? n : find_write(e, p, OP_COPY);        /* fill_ */
 	whole = n ? find_whole(e, p, n, &base) : 0;
 	if (!whole)
 		return false;
+	view = node_args(g, n)->u.val;
+	for (uint32_t i = 0; i < p->nnode; i++)
+		if (is_written_view(e, p->node[i], whole, view)) {
+			e->now[node_outs(g, p->node[i])[0]] = view;
+			g->nodes[p->node[i]].flags |= NF_DEAD;
+		}
 	e->now[whole] = base;
-	g->nodes[n].flags |= NF_INPLACE;
+	write_in_place(e, n, p->op);
 	for (uint32_t i = 0; i < p->nnode; i++) {
 		read_renamed(e, p->node[i]);
 		if (p->node[i] > n && p->node[i] <= g->vals[whole].node)
@@ -120,7 +206,7 @@ is_view_again(struct recompose *e, uint32_t n)
 		return false;
 	if (e->of[g->vals[v].node] == e->of[n] && !*first)
 		*first = node_outs(g, n)[0];
-	return *first && e->of[g->vals[v].node] != e->of[n] && same_dims(g, *first, node_outs(g, n)[0]);
+	return *first && e->of[g->vals[v].node] != e->of[n] && graph_same_dims(g, *first, node_outs(g, n)[0]);
 }
 
 /* Writes into views, and what they made anew. */
@@ -137,11 +223,18 @@ recompose_restore_writes(struct recompose *e, uint32_t set, uint32_t *nodes)
 		}
 		nodes[p.nnode++] = n;
 	}
+	if (p.op == OP_INDEX_ADD)
+		restore_index_add(e, &p);
 	if (!p.inplace)
 		return;
+	if (p.op == OP_MASKED_FILL)
+		restore_masked_fill(e, &p);
+	for (uint32_t n = p.nnode, i = p.nnode = 0; i < n; i++)
+		if (!(e->g->nodes[nodes[i]].flags & NF_DEAD))
+			nodes[p.nnode++] = nodes[i];
 	if (p.nnode == 1) {
-		if (e->g->nodes[nodes[0]].op == p.op && node_args(e->g, nodes[0])->kind == ARG_VAL)
-			e->g->nodes[nodes[0]].flags |= NF_INPLACE;
+		if (find_write(e, &p, p.op))
+			write_in_place(e, nodes[0], p.op);
 	} else if (recompose_find_results(e, &p)) {
 		write_into_view(e, &p);
 	}
