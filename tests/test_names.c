@@ -1,5 +1,5 @@
 /*
- * How long values live by the names that source lines give them, or without lines by the calls of modules. Nothing here needs a gradient but w, so that a value goes when its
+ * How long values live by the names that source lines give them, or without lines by the calls of modules; dtypes that lines ask for by name. Nothing here needs a gradient but w, so that a value goes when its
  * names let go of it. Expected: the forward of step 1, "a" = the first value is made, "-a" = it is released.
  */
 #include "test.h"
@@ -69,10 +69,46 @@ names(void **state)
 		assert_string_equal(lives(cases[i].nodes, got), cases[i].want);
 }
 
+/* "mask.to(h.dtype)" under autocast: h is a product, so bf16, 128 x 512 of 2 bytes; an argument g is not known, so fp32 like the parameters. */
+static void
+dtype_of_a_name(void **state)
+{
+	static const struct {
+		const char *line;
+		uint64_t bytes;
+	} cases[] = {
+		{"m = mask.to(h.dtype)", 128 * 512 * 2},
+		{"m = torch.relu(mask.to(dtype=h.dtype))", 128 * 512 * 2},
+		{"m = mask.to(g.dtype)", 128 * 512 * 4},
+		{"m = mask.to(self.h.dtype)", 128 * 512 * 4},
+		{"m = mask.to(torch.float32)", 128 * 512 * 4},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		char graph[2048];
+		struct analysed a;
+		uint64_t found = 0;
+
+		strcpy(graph, "memcrest-ir 1\ninput %x : fp32[128, 256]\ninput %mask : int64[128, 512]\nparam %w \"fc.weight\" : fp32[512, 256] trainable\n"
+		    "%h : fp32[128, 512] = linear(%x, %w) !1 \"h = F.linear(x, self.fc.weight)\"\n%m : fp32[128, 512] = to(%mask, fp32) !2 \"");
+		strcat(strcat(graph, cases[i].line), "\"\n%y : fp32[128, 512] = mul(%h, %m) !3 \"y = h * m\"\n%l : fp32[] = sum(%y) !4 \"return y.sum()\"\noutput %l\n");
+		a = test_analyse(graph, "{\"optimizer\": \"sgd\", \"loss\": \"in-graph\", \"precision\": \"bf16-mixed\"}");
+		for (uint32_t k = 1; k < a.r->r.sched->nstorage; k++) {
+			const struct storage *t = &a.r->r.sched->storages[k];
+
+			if (!found && t->op && strcmp(t->op, "_to_copy") == 0 && t->geom && t->geom->dim[0] == 128 && t->geom->dim[1] == 512)
+				found = t->nbytes;
+		}
+		assert_int_equal(found, cases[i].bytes);
+		release_analysis(a);
+	}
+}
+
 int
 main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(names)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(names), cmocka_unit_test(dtype_of_a_name)};
 
 	return cmocka_run_group_tests_name("names", tests, NULL, NULL);
 }

@@ -8,7 +8,7 @@
  *
  * Each includes the one below it. Measured on 82 jobs in lowering.md section 5.
  */
-#include "../passes.h"
+#include "source_line.h"
 
 #include <string.h>
 
@@ -267,58 +267,6 @@ struct frame_state {
 	struct binding *names;  uint32_t n, cap;
 };
 
-static bool
-is_target_char(char c)
-{
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || strchr("_ \t,.[]\"'()*", c);
-}
-
-static bool
-is_name_char(char c)
-{
-	return is_target_char(c) && !strchr(" \t,.[]\"'()*", c);
-}
-
-/* "x=self.norm(x)," on a line of its own is an argument of the call that began above; so is "self.norm(x), mask, causal=causal". */
-static bool
-is_keyword(struct str text, int64_t eq)
-{
-	bool tight = text.p[eq - 1] != ' ' && eq + 1 < text.n && text.p[eq + 1] != ' ';
-	struct str lhs = str_sub(text, 0, (uint32_t)eq);
-
-	for (uint32_t i = 1; tight && i < lhs.n; i++)
-		if (lhs.p[i] == '(' && is_name_char(lhs.p[i - 1]))
-			return true;
-	return tight && str_ends(text, S(","));
-}
-
-/* The left side of "name[, name..] [: type] = ...", or empty. */
-static struct str
-targets_of(struct str text)
-{
-	static const char *const not_binding[] = {"return", "if ", "for ", "assert", "while ", "elif ", "yield"};
-	int64_t eq = str_find(text, '='), colon;
-	struct str lhs;
-	int depth = 0;
-
-	for (size_t i = 0; i < sizeof not_binding / sizeof not_binding[0]; i++)
-		if (str_starts(text, str_of(not_binding[i])))
-			return S("");
-	if (eq <= 0 || (eq + 1 < text.n && text.p[eq + 1] == '=') || is_keyword(text, eq))
-		return S("");
-	lhs = str_sub(text, 0, (uint32_t)eq);
-	colon = str_find(lhs, ':');
-	if (colon >= 0)
-		lhs = str_sub(lhs, 0, (uint32_t)colon);
-	for (uint32_t i = 0; i < lhs.n; i++) {
-		if (!is_target_char(lhs.p[i]))
-			return S("");
-		depth += lhs.p[i] == '(' || lhs.p[i] == '[';
-		depth -= lhs.p[i] == ')' || lhs.p[i] == ']';
-	}
-	return depth ? S("") : str_trim(lhs);
-}
-
 static struct binding *
 find_name(struct lifetimes *l, struct frame_state *f, struct str name)
 {
@@ -403,7 +351,7 @@ joined_name(struct str text)
 	if (!at)
 		return S("");
 	text = str_sub(text, (uint32_t)(at - text.p), text.n);
-	while (n < text.n && is_name_char(text.p[n]))
+	while (n < text.n && line_name_char(text.p[n]))
 		n++;
 	return n && n < text.n && strchr(",)[", text.p[n]) ? str_sub(text, 0, n) : S("");
 }
@@ -437,7 +385,7 @@ summand(struct str text, bool first)
 	struct str rhs = str_trim(str_sub(text, (uint32_t)(eq + 1), text.n)), name;
 	uint32_t n = 0;
 
-	while (n < rhs.n && is_name_char(rhs.p[first ? n : rhs.n - 1 - n]))
+	while (n < rhs.n && line_name_char(rhs.p[first ? n : rhs.n - 1 - n]))
 		n++;
 	name = first ? str_sub(rhs, 0, n) : str_sub(rhs, rhs.n - n, rhs.n);
 	rhs = first ? str_trim(str_sub(rhs, n, rhs.n)) : str_trim(str_sub(rhs, 0, rhs.n - n));
@@ -476,7 +424,7 @@ bind_summands(struct lifetimes *l, struct frame_state *f, const struct statement
 static void
 run_statement(struct lifetimes *l, struct frame_state *f, const struct statement *s, const uint32_t *last_use)
 {
-	struct str rest = targets_of(graph_str(l->g, s->text)), count = rest, name;
+	struct str rest = line_targets(graph_str(l->g, s->text)), count = rest, name;
 	uint32_t *vals, n, targets = 0, q = 0;
 
 	bind_list(l, f, s);
@@ -519,7 +467,7 @@ is_delegation(struct str text)
 	if (!str_starts(text, S("return ")) || open < 0 || !str_ends(text, S(")")))
 		return false;
 	for (int64_t i = 7; i < open; i++)
-		if (!is_target_char(text.p[i]) || text.p[i] == ' ')
+		if (!line_target_char(text.p[i]) || text.p[i] == ' ')
 			return false;
 	return true;
 }
