@@ -105,10 +105,37 @@ dtype_of_a_name(void **state)
 	}
 }
 
+/* linspace is fp32 whatever the parameters are. Its conversion, which did nothing in an fp32 file, must have been to x's dtype: the product and the sum into h want one. */
+static void
+dtype_that_is_wanted(void **state)
+{
+	static const char *const graphs[] = {
+		"memcrest-ir 1\ninput %x : fp32[128, 256]\nparam %w \"fc.weight\" : fp32[512, 256] trainable\n%p : fp32[256] = linspace(0, 1, 256)\n%q : fp32[256] = to(%p, fp32)\n"
+		"%e : fp32[128, 256] = add(%x, %q)\n%y : fp32[128, 512] = linear(%e, %w)\n%l : fp32[] = sum(%y)\noutput %l\n",
+		"memcrest-ir 1\ninput %x : fp32[128, 256]\ninput %i : int64[128]\nparam %w \"w\" : fp32[256] trainable\n%h : fp32[128, 256] = mul(%x, %w)\n%p : fp32[256] = linspace(0, 1, 256)\n"
+		"%e : fp32[128, 256] = mul(%x, %p)\n%q : fp32[128, 256] = to(%e, fp32)\n%y : fp32[128, 256] = index_add(%h, 0, %i, %q)\n%l : fp32[] = sum(%y)\noutput %l\n",
+	};
+	static const char *const ops[] = {"add", "index_add"};
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		struct analysed a = test_analyse(graphs[i], "{\"optimizer\": \"sgd\", \"loss\": \"in-graph\", \"precision\": \"bf16\"}");
+		unsigned found = 0;
+
+		for (uint32_t k = 1; k < a.r->r.sched->nstorage; k++)
+			if (a.r->r.sched->storages[k].op && strcmp(a.r->r.sched->storages[k].op, ops[i]) == 0) {
+				assert_int_equal(a.r->r.sched->storages[k].nbytes, 128 * 256 * 2);
+				found++;
+			}
+		assert_true(found);
+		release_analysis(a);
+	}
+}
+
 int
 main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(names), cmocka_unit_test(dtype_of_a_name)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(names), cmocka_unit_test(dtype_of_a_name), cmocka_unit_test(dtype_that_is_wanted)};
 
 	return cmocka_run_group_tests_name("names", tests, NULL, NULL);
 }
