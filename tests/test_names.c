@@ -58,6 +58,11 @@ names(void **state)
 		/* a module returns what nobody reads: the caller has a name for it until the next turn */
 		{"%a" T "relu(%x) @\"m.0\":\"M\" !1 \"h, s = m(h)\" !11 \"h = f(h)\"\n%b" T "tanh(%a) @\"m.0\":\"M\" !1 \"h, s = m(h)\" !12 \"s = g(h)\"\n"
 		    "%c" T "relu(%a) @\"m.1\":\"M\" !1 \"h, s = m(h)\" !11 \"h = f(h)\"\n%d" T "tanh(%c) @\"m.1\":\"M\" !1 \"h, s = m(h)\" !12 \"s = g(h)\"\n%e" T "relu(%c) !2 \"y = f(h)\"\n", "a b c d -a -b e f g -c -d -e -f "},
+		/* the module's function binds as many names as the caller takes: the second is what nobody reads later */
+		{"%a" T "relu(%x) @\"m\":\"M\" !1 \"h, s = m(h)\" !11 \"s = f(h)\"\n%b" T "tanh(%a) @\"m\":\"M\" !1 \"h, s = m(h)\" !12 \"h = g(s)\"\n"
+		    "%c" T "relu(%b) !2 \"h = f(h)\"\n%d" T "relu(%c) !3 \"h = f(h)\"\n", "a b c -b d -c e f -a -d -e "},
+		{"%a" T "relu(%x) @\"m\":\"M\" !1 \"h, s = m(h)\" !11 \"s = f(h)\"\n%b" T "tanh(%a) @\"m\":\"M\" !1 \"h, s = m(h)\" !12 \"t = g(s)\"\n"
+		    "%c" T "relu(%b) @\"m\":\"M\" !1 \"h, s = m(h)\" !13 \"h = g(t)\"\n%d" T "relu(%c) !2 \"h = f(h)\"\n", "a b c -a -b d -c e f -d -e "},
 		/* no lines: what a module with modules gives to the outermost function has a name there; if a loop called it, the next turn takes the name */
 		{"%a" T "relu(%x) @\"m\":\"M\"/\"m.f\":\"F\"\n%b" T "relu(%a)\n%c" T "relu(%b)\n", "a b c -b -c d e -a -d "},
 		{"%a" T "relu(%x) @\"m.0\":\"M\"/\"m.0.f\":\"F\"\n%b" T "relu(%a)\n%c" T "relu(%b)\n", "a b -a c -b -c d e -d "},

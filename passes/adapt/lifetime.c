@@ -309,13 +309,49 @@ results_of(struct lifetimes *l, const struct statement *s, const uint32_t *last_
 
 	for (uint32_t k = s->first; k <= s->last; k++)
 		total += g->nodes[k].nout;
-	*out = NEW(l->a->c->a, uint32_t, total + 1);
+	*out = NEW(l->a->c->a, uint32_t, total + targets + 1);
 	for (uint32_t k = s->first; k <= s->last; k++)
 		for (uint32_t i = 0; i < g->nodes[k].nout; i++)
 			if (last_use[node_outs(g, k)[i]] > s->last)
 				(*out)[n++] = node_outs(g, k)[i];
 	if ((!n && g->nodes[s->last].nout) || (n < targets && returns_unread(l, s, last_use)))
 		(*out)[n++] = node_outs(g, s->last)[0];
+	return n;
+}
+
+/*
+ * "h, normed = self.project(x)" where only h is read later: if the module's function has bound just as many names as there are targets, it
+ * returned what they hold. Fills vals up with those, behind the n that are read; out of them if the numbers differ.
+ */
+static uint32_t
+names_of_callee(struct lifetimes *l, const struct statement *s, uint32_t targets, uint32_t *vals, uint32_t n)
+{
+	struct graph *g = l->g;
+	unsigned d = g->scopes[s->callee].depth;
+	struct frame_state f = {0};
+	uint32_t read = n;
+
+	for (uint32_t k = s->first; s->callee && k <= s->last; k++) {
+		struct binding *b;
+		struct str name;
+
+		if (g->nodes[k].nframe <= d || !g->nodes[k].nout || scope_at(g, g->nodes[k].scope, d) != s->callee)
+			continue;
+		name = line_targets(graph_str(g, g->frames[g->nodes[k].frame + d].text));
+		if (!name.n || str_find(name, ',') >= 0)
+			return read;
+		b = find_name(l, &f, name);
+		b->vals = NULL;
+		b->n = node_outs(g, k)[0];         /* so far the last one; not a list here */
+	}
+	for (uint32_t i = 0; f.n == targets && i < f.n; i++) {
+		bool known = false;
+
+		for (uint32_t k = 0; k < read; k++)
+			known |= vals[k] == f.names[i].n;
+		if (!known && n < targets)
+			vals[n++] = f.names[i].n;
+	}
 	return n;
 }
 
@@ -436,6 +472,8 @@ run_statement(struct lifetimes *l, struct frame_state *f, const struct statement
 	n = results_of(l, s, last_use, targets, &vals);
 	if (n < targets && l->g->nodes[s->last].nout >= targets)
 		n = results_of_last(l, s, &vals);
+	else if (n < targets)
+		n = names_of_callee(l, s, targets, vals, n);
 	for (; str_cut(&rest, ',', &name); q++) {
 		uint32_t from = targets == 1 ? 0 : q < n ? q : n, to = q + 1 < targets ? (from < n ? from + 1 : n) : n;
 
