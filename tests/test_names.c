@@ -1,5 +1,5 @@
 /*
- * How long values live by the names that source lines give them, or without lines by the calls of modules. Nothing here needs a gradient but w, so that a value goes when its
+ * How long values live by the names that source lines give them, or without lines by the calls of modules; dtypes that lines ask for by name. Nothing here needs a gradient but w, so that a value goes when its
  * names let go of it. Expected: the forward of step 1, "a" = the first value is made, "-a" = it is released.
  */
 #include "test.h"
@@ -58,6 +58,11 @@ names(void **state)
 		/* a module returns what nobody reads: the caller has a name for it until the next turn */
 		{"%a" T "relu(%x) @\"m.0\":\"M\" !1 \"h, s = m(h)\" !11 \"h = f(h)\"\n%b" T "tanh(%a) @\"m.0\":\"M\" !1 \"h, s = m(h)\" !12 \"s = g(h)\"\n"
 		    "%c" T "relu(%a) @\"m.1\":\"M\" !1 \"h, s = m(h)\" !11 \"h = f(h)\"\n%d" T "tanh(%c) @\"m.1\":\"M\" !1 \"h, s = m(h)\" !12 \"s = g(h)\"\n%e" T "relu(%c) !2 \"y = f(h)\"\n", "a b c d -a -b e f g -c -d -e -f "},
+		/* the module's function binds as many names as the caller takes: the second is what nobody reads later */
+		{"%a" T "relu(%x) @\"m\":\"M\" !1 \"h, s = m(h)\" !11 \"s = f(h)\"\n%b" T "tanh(%a) @\"m\":\"M\" !1 \"h, s = m(h)\" !12 \"h = g(s)\"\n"
+		    "%c" T "relu(%b) !2 \"h = f(h)\"\n%d" T "relu(%c) !3 \"h = f(h)\"\n", "a b c -b d -c e f -a -d -e "},
+		{"%a" T "relu(%x) @\"m\":\"M\" !1 \"h, s = m(h)\" !11 \"s = f(h)\"\n%b" T "tanh(%a) @\"m\":\"M\" !1 \"h, s = m(h)\" !12 \"t = g(s)\"\n"
+		    "%c" T "relu(%b) @\"m\":\"M\" !1 \"h, s = m(h)\" !13 \"h = g(t)\"\n%d" T "relu(%c) !2 \"h = f(h)\"\n", "a b c -a -b d -c e f -d -e "},
 		/* no lines: what a module with modules gives to the outermost function has a name there; if a loop called it, the next turn takes the name */
 		{"%a" T "relu(%x) @\"m\":\"M\"/\"m.f\":\"F\"\n%b" T "relu(%a)\n%c" T "relu(%b)\n", "a b c -b -c d e -a -d "},
 		{"%a" T "relu(%x) @\"m.0\":\"M\"/\"m.0.f\":\"F\"\n%b" T "relu(%a)\n%c" T "relu(%b)\n", "a b -a c -b -c d e -d "},
@@ -69,10 +74,73 @@ names(void **state)
 		assert_string_equal(lives(cases[i].nodes, got), cases[i].want);
 }
 
+/* "mask.to(h.dtype)" under autocast: h is a product, so bf16, 128 x 512 of 2 bytes; an argument g is not known, so fp32 like the parameters. */
+static void
+dtype_of_a_name(void **state)
+{
+	static const struct {
+		const char *line;
+		uint64_t bytes;
+	} cases[] = {
+		{"m = mask.to(h.dtype)", 128 * 512 * 2},
+		{"m = torch.relu(mask.to(dtype=h.dtype))", 128 * 512 * 2},
+		{"m = mask.to(g.dtype)", 128 * 512 * 4},
+		{"m = mask.to(self.h.dtype)", 128 * 512 * 4},
+		{"m = mask.to(torch.float32)", 128 * 512 * 4},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		char graph[2048];
+		struct analysed a;
+		uint64_t found = 0;
+
+		strcpy(graph, "memcrest-ir 1\ninput %x : fp32[128, 256]\ninput %mask : int64[128, 512]\nparam %w \"fc.weight\" : fp32[512, 256] trainable\n"
+		    "%h : fp32[128, 512] = linear(%x, %w) !1 \"h = F.linear(x, self.fc.weight)\"\n%m : fp32[128, 512] = to(%mask, fp32) !2 \"");
+		strcat(strcat(graph, cases[i].line), "\"\n%y : fp32[128, 512] = mul(%h, %m) !3 \"y = h * m\"\n%l : fp32[] = sum(%y) !4 \"return y.sum()\"\noutput %l\n");
+		a = test_analyse(graph, "{\"optimizer\": \"sgd\", \"loss\": \"in-graph\", \"precision\": \"bf16-mixed\"}");
+		for (uint32_t k = 1; k < a.r->r.sched->nstorage; k++) {
+			const struct storage *t = &a.r->r.sched->storages[k];
+
+			if (!found && t->op && strcmp(t->op, "_to_copy") == 0 && t->geom && t->geom->dim[0] == 128 && t->geom->dim[1] == 512)
+				found = t->nbytes;
+		}
+		assert_int_equal(found, cases[i].bytes);
+		release_analysis(a);
+	}
+}
+
+/* linspace is fp32 whatever the parameters are. Its conversion, which did nothing in an fp32 file, must have been to x's dtype: the product and the sum into h want one. */
+static void
+dtype_that_is_wanted(void **state)
+{
+	static const char *const graphs[] = {
+		"memcrest-ir 1\ninput %x : fp32[128, 256]\nparam %w \"fc.weight\" : fp32[512, 256] trainable\n%p : fp32[256] = linspace(0, 1, 256)\n%q : fp32[256] = to(%p, fp32)\n"
+		"%e : fp32[128, 256] = add(%x, %q)\n%y : fp32[128, 512] = linear(%e, %w)\n%l : fp32[] = sum(%y)\noutput %l\n",
+		"memcrest-ir 1\ninput %x : fp32[128, 256]\ninput %i : int64[128]\nparam %w \"w\" : fp32[256] trainable\n%h : fp32[128, 256] = mul(%x, %w)\n%p : fp32[256] = linspace(0, 1, 256)\n"
+		"%e : fp32[128, 256] = mul(%x, %p)\n%q : fp32[128, 256] = to(%e, fp32)\n%y : fp32[128, 256] = index_add(%h, 0, %i, %q)\n%l : fp32[] = sum(%y)\noutput %l\n",
+	};
+	static const char *const ops[] = {"add", "index_add"};
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		struct analysed a = test_analyse(graphs[i], "{\"optimizer\": \"sgd\", \"loss\": \"in-graph\", \"precision\": \"bf16\"}");
+		unsigned found = 0;
+
+		for (uint32_t k = 1; k < a.r->r.sched->nstorage; k++)
+			if (a.r->r.sched->storages[k].op && strcmp(a.r->r.sched->storages[k].op, ops[i]) == 0) {
+				assert_int_equal(a.r->r.sched->storages[k].nbytes, 128 * 256 * 2);
+				found++;
+			}
+		assert_true(found);
+		release_analysis(a);
+	}
+}
+
 int
 main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(names)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(names), cmocka_unit_test(dtype_of_a_name), cmocka_unit_test(dtype_that_is_wanted)};
 
 	return cmocka_run_group_tests_name("names", tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
  * What real PyTorch allocates and releases, event by event, in files that fixtures/ops/make.py wrote (torch 2.13):
  *
  *   fixtures/ops/rows.gz    modules of one operator each, in several precisions, frozen in every combination
+ *   fixtures/ops/further.gz the same for operators that are rarer in models: Fourier transforms, factors of matrices, distances
  *   fixtures/ops/jobs.gz    whole models and recipes
  *   fixtures/ops/recipes.gz small models under the recipes' rarer keys: PEFT's adapters on convolutions and embeddings, biases that train, DoRA, modules_to_save
  *
@@ -228,6 +229,13 @@ operators_equal_torch(void **state)
 }
 
 static void
+further_operators_equal_torch(void **state)
+{
+	(void)state;
+	run("further", 210);
+}
+
+static void
 jobs_equal_torch(void **state)
 {
 	(void)state;
@@ -244,7 +252,7 @@ recipes_equal_torch(void **state)
 int
 main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(operators_equal_torch), cmocka_unit_test(jobs_equal_torch), cmocka_unit_test(recipes_equal_torch)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(operators_equal_torch), cmocka_unit_test(further_operators_equal_torch), cmocka_unit_test(jobs_equal_torch), cmocka_unit_test(recipes_equal_torch)};
 
 	return cmocka_run_group_tests_name("rows", tests, NULL, NULL);
 }

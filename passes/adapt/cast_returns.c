@@ -72,6 +72,8 @@ result_dtype(const struct returns *r, uint32_t n)
 		if (dtype_is_float(x) && (*to == DT_NONE || x == DT_FP32))
 			*to = x;
 	}
+	if (!dt && !scalar && r->g->nodes[n].nout)         /* made of nothing, or of whole numbers: PyTorch's default is fp32 */
+		scalar = r->g->vals[node_outs(r->g, n)[0]].dtype;
 	return dt ? dt : scalar;
 }
 
@@ -98,7 +100,7 @@ static bool
 wants_one_dtype(unsigned op)
 {
 	static const uint16_t ops[] = {OP_LINEAR, OP_MATMUL, OP_MM, OP_BMM, OP_ADDMM, OP_BADDBMM, OP_CONV, OP_CONV_TRANSPOSE, OP_CONVOLUTION, OP_SDPA, OP_EINSUM,
-		OP_LAYER_NORM, OP_GROUP_NORM};
+		OP_LAYER_NORM, OP_GROUP_NORM, OP_INDEX_ADD, OP_INDEX_COPY, OP_INDEX_PUT, OP_SCATTER, OP_SCATTER_ADD, OP_SCATTER_REDUCE, OP_MASKED_SCATTER};
 
 	for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
 		if (ops[i] == op)

@@ -8,6 +8,7 @@
  *   zeros, ones, random numbers in the file's dtype                                            the parameters' dtype;
  *       in an fp32 file, on a line that says .dtype, the dtype of the tensor that they meet first
  *   to fp32, in an fp32 file, on a source line that says float32 and no .dtype, or the reverse "up", or "back"
+ *       "m.to(h.dtype)", where a line of the same function binds h                             h's dtype (cast_names.c)
  *   to fp32, in an fp32 file, otherwise: "back" if its operand comes, inside the same module call, from an earlier "up"
  *       of that call, or is a floating-point input; otherwise "up"
  *
@@ -195,6 +196,8 @@ convert(struct casts *k, uint32_t n, uint32_t src)
 		casts_back(k, n, 0);
 	else if ((said == SAID_UP && !on_device) || g->nodes[n].flags & NF_UPCAST)
 		up = k->written[n] = true;
+	else if (said == SAID_BACK && casts_named(k, n))
+		*node_arg(g, n, "dtype") = (struct arg){.kind = ARG_DTYPE_OF, .u.val = casts_named(k, n)};
 	else if (said == SAID_BACK)
 		casts_back(k, n, src);
 	else if (!low && !on_device && is_folded(k, x))
@@ -252,17 +255,21 @@ convert_new(struct casts *k, uint32_t n)
 {
 	unsigned op = k->g->nodes[n].op;
 	struct arg *dtype = node_arg(k->g, n, "dtype");
+	uint32_t named;
 	enum said said;
 
-	if (op != OP_ZEROS && op != OP_ONES && op != OP_FULL && op != OP_EMPTY && op != OP_SCALAR_TENSOR && op != OP_RAND)
+	if (op != OP_ZEROS && op != OP_ONES && op != OP_FULL && op != OP_EMPTY && op != OP_SCALAR_TENSOR && op != OP_RAND && op != OP_ZEROS_LIKE && op != OP_FULL_LIKE)
 		return;
 	if (dtype->kind != ARG_DTYPE || dtype->dtype != k->g->file_dtype)
 		return;
 	said = source_says(k->g, n);
 	if (op == OP_RAND && str_eq(k->g->format, S("onnx")) && !k->g->nodes[n].nframe)
 		said = SAID_BACK;          /* nothing says otherwise: random numbers are drawn for the tensor that they meet */
-	if (said == SAID_BACK && k->g->file_dtype == DT_FP32 && meant_for(k->g, n))
-		*dtype = (struct arg){.kind = ARG_DTYPE_OF, .u.val = meant_for(k->g, n)};
+	named = said == SAID_BACK && k->g->file_dtype == DT_FP32 ? casts_named(k, n) : 0;
+	if (said == SAID_BACK && k->g->file_dtype == DT_FP32 && !named)
+		named = meant_for(k->g, n);
+	if (named)
+		*dtype = (struct arg){.kind = ARG_DTYPE_OF, .u.val = named};
 	else if (said != SAID_UP)
 		*dtype = arg_dtype(k->a->plan.param_dtype);
 }

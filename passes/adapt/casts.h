@@ -17,6 +17,7 @@ struct casts {
 bool casts_same_call(const struct casts *, uint32_t node_a, uint32_t node_b);
 bool casts_within_call(const struct casts *, uint32_t node_a, uint32_t node_b);  /* is a's innermost call b's, or inside of it? */
 void casts_back(struct casts *, uint32_t node, uint32_t up);      /* the conversion gives the dtype that was there before up */
+uint32_t casts_named(const struct casts *, uint32_t node);        /* the value whose dtype its source line asks for; 0 = not known */
 void casts_write_returns(struct casts *);
 
 #endif

@@ -8,7 +8,7 @@
  *
  * Each includes the one below it. Measured on 82 jobs in lowering.md section 5.
  */
-#include "../passes.h"
+#include "source_line.h"
 
 #include <string.h>
 
@@ -267,58 +267,6 @@ struct frame_state {
 	struct binding *names;  uint32_t n, cap;
 };
 
-static bool
-is_target_char(char c)
-{
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || strchr("_ \t,.[]\"'()*", c);
-}
-
-static bool
-is_name_char(char c)
-{
-	return is_target_char(c) && !strchr(" \t,.[]\"'()*", c);
-}
-
-/* "x=self.norm(x)," on a line of its own is an argument of the call that began above; so is "self.norm(x), mask, causal=causal". */
-static bool
-is_keyword(struct str text, int64_t eq)
-{
-	bool tight = text.p[eq - 1] != ' ' && eq + 1 < text.n && text.p[eq + 1] != ' ';
-	struct str lhs = str_sub(text, 0, (uint32_t)eq);
-
-	for (uint32_t i = 1; tight && i < lhs.n; i++)
-		if (lhs.p[i] == '(' && is_name_char(lhs.p[i - 1]))
-			return true;
-	return tight && str_ends(text, S(","));
-}
-
-/* The left side of "name[, name..] [: type] = ...", or empty. */
-static struct str
-targets_of(struct str text)
-{
-	static const char *const not_binding[] = {"return", "if ", "for ", "assert", "while ", "elif ", "yield"};
-	int64_t eq = str_find(text, '='), colon;
-	struct str lhs;
-	int depth = 0;
-
-	for (size_t i = 0; i < sizeof not_binding / sizeof not_binding[0]; i++)
-		if (str_starts(text, str_of(not_binding[i])))
-			return S("");
-	if (eq <= 0 || (eq + 1 < text.n && text.p[eq + 1] == '=') || is_keyword(text, eq))
-		return S("");
-	lhs = str_sub(text, 0, (uint32_t)eq);
-	colon = str_find(lhs, ':');
-	if (colon >= 0)
-		lhs = str_sub(lhs, 0, (uint32_t)colon);
-	for (uint32_t i = 0; i < lhs.n; i++) {
-		if (!is_target_char(lhs.p[i]))
-			return S("");
-		depth += lhs.p[i] == '(' || lhs.p[i] == '[';
-		depth -= lhs.p[i] == ')' || lhs.p[i] == ']';
-	}
-	return depth ? S("") : str_trim(lhs);
-}
-
 static struct binding *
 find_name(struct lifetimes *l, struct frame_state *f, struct str name)
 {
@@ -361,13 +309,49 @@ results_of(struct lifetimes *l, const struct statement *s, const uint32_t *last_
 
 	for (uint32_t k = s->first; k <= s->last; k++)
 		total += g->nodes[k].nout;
-	*out = NEW(l->a->c->a, uint32_t, total + 1);
+	*out = NEW(l->a->c->a, uint32_t, total + targets + 1);
 	for (uint32_t k = s->first; k <= s->last; k++)
 		for (uint32_t i = 0; i < g->nodes[k].nout; i++)
 			if (last_use[node_outs(g, k)[i]] > s->last)
 				(*out)[n++] = node_outs(g, k)[i];
 	if ((!n && g->nodes[s->last].nout) || (n < targets && returns_unread(l, s, last_use)))
 		(*out)[n++] = node_outs(g, s->last)[0];
+	return n;
+}
+
+/*
+ * "h, normed = self.project(x)" where only h is read later: if the module's function has bound just as many names as there are targets, it
+ * returned what they hold. Fills vals up with those, behind the n that are read; out of them if the numbers differ.
+ */
+static uint32_t
+names_of_callee(struct lifetimes *l, const struct statement *s, uint32_t targets, uint32_t *vals, uint32_t n)
+{
+	struct graph *g = l->g;
+	unsigned d = g->scopes[s->callee].depth;
+	struct frame_state f = {0};
+	uint32_t read = n;
+
+	for (uint32_t k = s->first; s->callee && k <= s->last; k++) {
+		struct binding *b;
+		struct str name;
+
+		if (g->nodes[k].nframe <= d || !g->nodes[k].nout || scope_at(g, g->nodes[k].scope, d) != s->callee)
+			continue;
+		name = line_targets(graph_str(g, g->frames[g->nodes[k].frame + d].text));
+		if (!name.n || str_find(name, ',') >= 0)
+			return read;
+		b = find_name(l, &f, name);
+		b->vals = NULL;
+		b->n = node_outs(g, k)[0];         /* so far the last one; not a list here */
+	}
+	for (uint32_t i = 0; f.n == targets && i < f.n; i++) {
+		bool known = false;
+
+		for (uint32_t k = 0; k < read; k++)
+			known |= vals[k] == f.names[i].n;
+		if (!known && n < targets)
+			vals[n++] = f.names[i].n;
+	}
 	return n;
 }
 
@@ -403,7 +387,7 @@ joined_name(struct str text)
 	if (!at)
 		return S("");
 	text = str_sub(text, (uint32_t)(at - text.p), text.n);
-	while (n < text.n && is_name_char(text.p[n]))
+	while (n < text.n && line_name_char(text.p[n]))
 		n++;
 	return n && n < text.n && strchr(",)[", text.p[n]) ? str_sub(text, 0, n) : S("");
 }
@@ -437,7 +421,7 @@ summand(struct str text, bool first)
 	struct str rhs = str_trim(str_sub(text, (uint32_t)(eq + 1), text.n)), name;
 	uint32_t n = 0;
 
-	while (n < rhs.n && is_name_char(rhs.p[first ? n : rhs.n - 1 - n]))
+	while (n < rhs.n && line_name_char(rhs.p[first ? n : rhs.n - 1 - n]))
 		n++;
 	name = first ? str_sub(rhs, 0, n) : str_sub(rhs, rhs.n - n, rhs.n);
 	rhs = first ? str_trim(str_sub(rhs, n, rhs.n)) : str_trim(str_sub(rhs, 0, rhs.n - n));
@@ -476,7 +460,7 @@ bind_summands(struct lifetimes *l, struct frame_state *f, const struct statement
 static void
 run_statement(struct lifetimes *l, struct frame_state *f, const struct statement *s, const uint32_t *last_use)
 {
-	struct str rest = targets_of(graph_str(l->g, s->text)), count = rest, name;
+	struct str rest = line_targets(graph_str(l->g, s->text)), count = rest, name;
 	uint32_t *vals, n, targets = 0, q = 0;
 
 	bind_list(l, f, s);
@@ -488,6 +472,8 @@ run_statement(struct lifetimes *l, struct frame_state *f, const struct statement
 	n = results_of(l, s, last_use, targets, &vals);
 	if (n < targets && l->g->nodes[s->last].nout >= targets)
 		n = results_of_last(l, s, &vals);
+	else if (n < targets)
+		n = names_of_callee(l, s, targets, vals, n);
 	for (; str_cut(&rest, ',', &name); q++) {
 		uint32_t from = targets == 1 ? 0 : q < n ? q : n, to = q + 1 < targets ? (from < n ? from + 1 : n) : n;
 
@@ -519,7 +505,7 @@ is_delegation(struct str text)
 	if (!str_starts(text, S("return ")) || open < 0 || !str_ends(text, S(")")))
 		return false;
 	for (int64_t i = 7; i < open; i++)
-		if (!is_target_char(text.p[i]) || text.p[i] == ' ')
+		if (!line_target_char(text.p[i]) || text.p[i] == ' ')
 			return false;
 	return true;
 }

@@ -305,10 +305,16 @@ build_cast_to(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 uint32_t
 build_cast_back(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 {
+	struct operand y = *x;
+
 	(void)n;
 	if (c->fn && c->fn->meta[0])
 		dt = c->fn->meta[0]->dtype;
-	return build_cast_to(c, x, 1, dt);
+	if (dt && y.t && dtype_info(dt)->cat != CAT_COMPLEX) {
+		y.t = real_part(c->s, y.t);
+		y.g = geom_at(c->s, y.t);
+	}
+	return build_cast_to(c, &y, 1, dt);
 }
 
 uint32_t

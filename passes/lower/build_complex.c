@@ -1,13 +1,13 @@
 /* Builders for complex numbers, which are views of pairs of real ones. */
 #include "lower.h"
 
-static unsigned
+unsigned
 complex_of(unsigned dt)
 {
 	return dt == DT_FP64 ? DT_C128 : dt == DT_FP16 ? DT_C32 : DT_C64;
 }
 
-static unsigned
+unsigned
 real_of(unsigned dt)
 {
 	return dt == DT_C128 ? DT_FP64 : dt == DT_C32 ? DT_FP16 : DT_FP32;
@@ -71,4 +71,18 @@ build_as_complex(struct call *c, const struct operand *x, unsigned n, unsigned d
 		out.stride[i] /= 2;
 	out.dtype = (uint8_t)complex_of(out.dtype);
 	return view_of(c, &y, out);
+}
+
+/* at::real, a view; of a real tensor it is the tensor itself. A gradient of a real operand takes this way. */
+uint32_t
+real_part(struct sim *s, uint32_t t)
+{
+	struct geom out = *geom_at(s, t);
+
+	if (dtype_info(out.dtype)->cat != CAT_COMPLEX)
+		return t;
+	for (unsigned i = 0; i < out.rank; i++)
+		out.stride[i] *= 2;
+	out.dtype = (uint8_t)real_of(out.dtype);
+	return tensor_alias(s, t, geom_intern(s->geoms, out), TF_VIEW);
 }

@@ -160,6 +160,37 @@ build_norm_grad(struct call *c, const struct operand *x, unsigned n, unsigned dt
 	return build_like(c, x, 1, dt);
 }
 
+/* Each extreme's gradient goes to the places that have it, in equal shares. */
+uint32_t
+build_aminmax_grad(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	uint32_t sum = 0;
+
+	for (unsigned i = 0; i < c->ngrads; i++) {
+		uint32_t mask, count, share, t;
+
+		if (!c->grads[i])
+			continue;
+		mask = build_like(c, x, n, DT_BOOL);
+		count = reduce(c, x->g, true, DT_INT64);
+		share = reduce(c, x->g, true, dt);
+		t = build_like(c, x, n, dt);
+		temps_drop(c->s, share);
+		temps_drop(c->s, count);
+		if (!sum) {
+			temps_drop(c->s, mask);
+			sum = t;
+			continue;
+		}
+		share = build_like(c, x, n, dt);
+		temps_drop(c->s, sum);
+		temps_drop(c->s, t);
+		temps_drop(c->s, mask);
+		sum = share;
+	}
+	return sum;
+}
+
 /* ---- statistics of norms --------------------------------------------------------------------------------- */
 
 /* native_layer_norm keeps mean and rstd as [rows.., 1..] */

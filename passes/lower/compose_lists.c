@@ -86,15 +86,37 @@ compose_MESHGRID(struct call *c)
 	return results(c, t, n);
 }
 
-/* At least one dim, or two: dims of size 1 in front. */
+/* At least one dim, or two: dims of size 1 in front; the third one behind. */
 static uint32_t
 at_least(struct sim *s, uint32_t t, unsigned rank)
 {
-	int64_t dim[2] = {1, 1};
+	int64_t dim[3] = {1, 1, 1};
 
-	if (geom_at(s, t)->rank >= rank)
+	if (!t || geom_at(s, t)->rank >= rank)
 		return t;
-	return geom_at(s, t)->rank ? CALL(s, UNSQUEEZE, V_TENSOR(t), V_INT(0)) : do_reshape(s, t, rank, dim);
+	if (!geom_at(s, t)->rank)
+		return do_reshape(s, t, rank, dim);
+	if (geom_at(s, t)->rank == 1)
+		t = CALL(s, UNSQUEEZE, V_TENSOR(t), V_INT(0));
+	return rank > 2 ? CALL(s, UNSQUEEZE, V_TENSOR(t), V_INT(2)) : t;
+}
+
+uint32_t
+compose_ATLEAST_1D(struct call *c)
+{
+	return at_least(c->s, call_tensor(c, "self"), 1);
+}
+
+uint32_t
+compose_ATLEAST_2D(struct call *c)
+{
+	return at_least(c->s, call_tensor(c, "self"), 2);
+}
+
+uint32_t
+compose_ATLEAST_3D(struct call *c)
+{
+	return at_least(c->s, call_tensor(c, "self"), 3);
 }
 
 static uint32_t
@@ -125,6 +147,12 @@ compose_VSTACK(struct call *c)
 }
 
 uint32_t
+compose_DSTACK(struct call *c)
+{
+	return stack_along(c, 3, 2);
+}
+
+uint32_t
 compose_TILE(struct call *c)
 {
 	uint32_t self = call_tensor(c, "self");
@@ -138,13 +166,13 @@ compose_TILE(struct call *c)
 }
 
 /* A number of pieces, the first ones larger, or the places where to cut. */
-uint32_t
-compose_TENSOR_SPLIT(struct call *c)
+static uint32_t
+split_along(struct call *c, int64_t dim)
 {
 	struct sim *s = c->s;
 	uint32_t self = call_tensor(c, "self"), *t;
 	const struct value *cuts = call_arg(c, "sections");
-	int64_t d = self ? wrap_dim(call_int(c, "dim", 0), geom_at(s, self)->rank) : -1, size, from = 0;
+	int64_t d = self ? wrap_dim(dim, geom_at(s, self)->rank) : -1, size, from = 0;
 	uint32_t n = cuts->kind == ARG_INTS ? cuts->n + 1 : cuts->kind == ARG_INT && cuts->u.i > 0 && cuts->u.i < 1 << 20 ? (uint32_t)cuts->u.i : 0;
 
 	if (d < 0 || !n || !geom_at(s, self)->rank) {
@@ -162,7 +190,33 @@ compose_TENSOR_SPLIT(struct call *c)
 	return results(c, t, n);
 }
 
+uint32_t
+compose_TENSOR_SPLIT(struct call *c)
+{
+	return split_along(c, call_int(c, "dim", 0));
+}
+
+uint32_t
+compose_HSPLIT(struct call *c)
+{
+	uint32_t self = call_tensor(c, "self");
+
+	return split_along(c, self && geom_at(c->s, self)->rank > 1);
+}
+
+uint32_t
+compose_DSPLIT(struct call *c)
+{
+	return split_along(c, 2);
+}
+
 /* ---- sorting and indexing ----------------------------------------------------------------------------------- */
+
+uint32_t
+compose_MSORT(struct call *c)
+{
+	return CALL(c->s, SORT, V_TENSOR(call_tensor(c, "self")), V_INT(0));
+}
 
 /* sort, of which only the places are kept */
 uint32_t

@@ -245,6 +245,8 @@ validate(struct sim *s, uint32_t fn, uint32_t *out)
 
 			t = build_sum_to(&c, x, 2, DT_NONE);
 		}
+		if (t && dtype_info(want->dtype)->cat != CAT_COMPLEX)
+			t = real_part(s, t);
 		if (t && geom_at(s, t)->dtype != want->dtype) {
 			struct operand x = {geom_at(s, t), t, false};
 

@@ -265,6 +265,9 @@ int builder_by_name(struct str);                                  /* -1 = none *
 uint32_t fresh(struct call *, struct geom);                       /* a new tensor of the running kernel; strides are set */
 uint32_t fresh_contiguous(struct call *, unsigned rank, const int64_t *dim, unsigned dtype);
 unsigned grad_dtype(const struct call *);                         /* of the first incoming gradient */
+unsigned complex_of(unsigned dtype);                              /* of a real one */
+unsigned real_of(unsigned dtype);                                 /* of a complex one's two parts */
+uint32_t real_part(struct sim *, uint32_t t);
 
 /* call.c: run an operator; arguments in schema order, trailing ones may be left out. Results are temporaries; the first is returned */
 uint32_t op_call(struct sim *, unsigned op, const struct value *arg, unsigned n);

@@ -1,0 +1,163 @@
+/* Compositions: Fourier transforms of the torch.fft family and of short times, the two parts of complex numbers. */
+#include "lower.h"
+
+#include <string.h>
+
+/* ---- parts ------------------------------------------------------------------------------------------------------------ */
+
+static bool
+is_complex(const struct sim *s, uint32_t t)
+{
+	return dtype_info(geom_at(s, t)->dtype)->cat == CAT_COMPLEX;
+}
+
+static uint32_t
+part(struct call *c, int64_t which)
+{
+	struct sim *s = c->s;
+	uint32_t self = call_tensor(c, "self"), mark = temps_mark(s);
+
+	if (!self || !is_complex(s, self))
+		return self;
+	return temps_keep(s, mark, CALL(s, SELECT, V_TENSOR(CALL(s, VIEW_AS_REAL, V_TENSOR(self))), V_INT(-1), V_INT(which)));
+}
+
+uint32_t
+compose_REAL(struct call *c)
+{
+	return part(c, 0);
+}
+
+uint32_t
+compose_IMAG(struct call *c)
+{
+	return part(c, 1);
+}
+
+/* ---- transforms ------------------------------------------------------------------------------------------------------- */
+
+enum transform { COMPLEX_TO_COMPLEX, REAL_TO_COMPLEX, COMPLEX_TO_REAL };
+
+struct plan_fft {
+	unsigned n, nsize;
+	int64_t dim[MAX_RANK], size[MAX_RANK];
+};
+
+static bool
+read_plan(struct call *c, uint32_t t, struct plan_fft *p)
+{
+	unsigned rank = geom_at(c->s, t)->rank;
+	const char *sizes = op_arg_index(c->op, S("n")) >= 0 ? "n" : "s";
+
+	p->nsize = call_ints(c, sizes, p->size, MAX_RANK);
+	p->n = call_ints(c, "dim", p->dim, MAX_RANK);
+	if (!p->n) {               /* two, or as many of the last as there are sizes, or all */
+		unsigned last = c->op == OP_FFT2 || c->op == OP_RFFT2 || c->op == OP_IRFFT2 ? 2 : p->nsize ? p->nsize : rank;
+
+		for (unsigned first = rank > last ? rank - last : 0; first < rank; first++)
+			p->dim[p->n++] = first;
+	}
+	for (unsigned i = 0; i < p->n; i++)
+		if ((p->dim[i] = wrap_dim(p->dim[i], rank)) < 0)
+			return call_failed(c, "dim out of range");
+	return p->n && (!p->nsize || p->nsize == p->n) ? true : call_failed(c, "sizes do not fit the tensor");
+}
+
+/* Cuts dims that are too long, then pads those that are too short, all at once. */
+static uint32_t
+resized(struct sim *s, uint32_t t, const struct plan_fft *p, const int64_t *size)
+{
+	int64_t pad[2 * MAX_RANK] = {0};
+	unsigned rank = geom_at(s, t)->rank;
+	bool short_of = false;
+
+	for (unsigned i = 0; i < p->n; i++) {
+		int64_t have = geom_at(s, t)->dim[p->dim[i]];
+
+		if (size[i] < 1)
+			continue;
+		if (size[i] < have)
+			t = CALL(s, SLICE, V_TENSOR(t), V_INT(p->dim[i]), V_INT(0), V_INT(size[i]), V_INT(1));
+		pad[2 * (rank - 1 - p->dim[i]) + 1] = size[i] > have ? size[i] - have : 0;
+		short_of |= size[i] > have;
+	}
+	return short_of ? CALL(s, CONSTANT_PAD, V_TENSOR(t), V_INTS(pad, 2 * rank)) : t;
+}
+
+static uint32_t
+transform(struct call *c, enum transform kind)
+{
+	struct sim *s = c->s;
+	uint32_t self = call_tensor(c, "self"), mark = temps_mark(s), t = self;
+	struct plan_fft p = {0};
+	struct value dims;
+	int64_t last;
+
+	if (!self || !read_plan(c, self, &p))
+		return 0;
+	dims = V_INTS(p.dim, p.n);
+	last = p.nsize ? p.size[p.n - 1] : kind == COMPLEX_TO_REAL ? 2 * (geom_at(s, self)->dim[p.dim[p.n - 1]] - 1) : 0;
+	if (kind == COMPLEX_TO_REAL && p.nsize)
+		p.size[p.n - 1] = last / 2 + 1;
+	if (kind != REAL_TO_COMPLEX && !is_complex(s, t) && (p.n > 1 || kind == COMPLEX_TO_REAL))
+		t = cast(s, t, complex_of(geom_at(s, t)->dtype));
+	if (p.nsize)
+		t = resized(s, t, &p, p.size);
+	if (kind == COMPLEX_TO_REAL)
+		t = CALL(s, FFT_C2R, V_TENSOR(t), dims, V_INT(0), V_INT(last));
+	else if (is_complex(s, t))
+		t = CALL(s, FFT_C2C, V_TENSOR(t), dims, V_INT(0), V_BOOL(true));
+	else
+		t = CALL(s, FFT_R2C, V_TENSOR(t), dims, V_INT(0), V_BOOL(kind == REAL_TO_COMPLEX));
+	return temps_keep(s, mark, t);
+}
+
+#define FAMILY(name, kind) \
+	uint32_t compose_##name(struct call *c) { return transform(c, kind); }
+FAMILY(FFT, COMPLEX_TO_COMPLEX)
+FAMILY(FFT2, COMPLEX_TO_COMPLEX)
+FAMILY(FFTN, COMPLEX_TO_COMPLEX)
+FAMILY(RFFT, REAL_TO_COMPLEX)
+FAMILY(RFFT2, REAL_TO_COMPLEX)
+FAMILY(RFFTN, REAL_TO_COMPLEX)
+FAMILY(IRFFT, COMPLEX_TO_REAL)
+FAMILY(IRFFT2, COMPLEX_TO_REAL)
+FAMILY(IRFFTN, COMPLEX_TO_REAL)
+
+/* ---- short times ------------------------------------------------------------------------------------------------------- */
+
+/* [B, L] becomes overlapping frames, a view; their product with the window; its transform with frequencies before times. */
+uint32_t
+compose_STFT(struct call *c)
+{
+	struct sim *s = c->s;
+	uint32_t t = call_tensor(c, "self"), window = call_tensor(c, "window"), mark = temps_mark(s);
+	int64_t n = call_int(c, "n_fft", 0), hop = call_int(c, "hop_length", n / 4), dim[3], stride[3], last = 2, pad[2];
+	bool single = t && geom_at(s, t)->rank == 1;
+	const struct geom *g;
+
+	t = single ? CALL(s, UNSQUEEZE, V_TENSOR(t), V_INT(0)) : t;
+	g = t ? geom_at(s, t) : NULL;
+	if (!g || g->rank != 2 || n < 1 || hop < 1 || g->dim[1] < n) {
+		call_failed(c, "sizes do not fit the tensor");
+		return 0;
+	}
+	dim[0] = g->dim[0];
+	dim[1] = (g->dim[1] - n) / hop + 1;
+	dim[2] = n;
+	stride[0] = g->stride[0];
+	stride[1] = hop * g->stride[1];
+	stride[2] = g->stride[1];
+	t = CALL(s, AS_STRIDED, V_TENSOR(t), V_INTS(dim, 3), V_INTS(stride, 3));
+	if (window) {
+		pad[0] = (n - geom_at(s, window)->numel) / 2;
+		pad[1] = n - geom_at(s, window)->numel - pad[0];
+		window = pad[0] || pad[1] ? CALL(s, CONSTANT_PAD, V_TENSOR(window), V_INTS(pad, 2)) : window;
+		t = CALL(s, MUL, V_TENSOR(t), V_TENSOR(window));
+	}
+	t = CALL(s, FFT_R2C, V_TENSOR(t), V_INTS(&last, 1), V_INT(0), V_BOOL(call_arg(c, "onesided")->kind != ARG_BOOL || call_bool(c, "onesided")));
+	t = do_transpose(s, t, 1, 2);
+	t = single ? CALL(s, SQUEEZE, V_TENSOR(t), V_INT(0)) : t;
+	t = call_bool(c, "return_complex") ? t : CALL(s, VIEW_AS_REAL, V_TENSOR(t));
+	return temps_keep(s, mark, t);
+}

@@ -1,0 +1,246 @@
+/* Compositions: products and norms of matrices, distances, diagonals; sums without NaN and other small families. */
+#include "lower.h"
+
+#include <string.h>
+
+/* ---- products ----------------------------------------------------------------------------------------------------------- */
+
+uint32_t
+compose_INNER(struct call *c)
+{
+	uint32_t a = call_tensor(c, "self"), b = call_tensor(c, "other");
+	int64_t last = -1;
+
+	if (a && b && geom_at(c->s, a)->rank == 1 && geom_at(c->s, b)->rank == 1)
+		return CALL(c->s, DOT, V_TENSOR(a), V_TENSOR(b));
+	if (!a || !b || !geom_at(c->s, a)->rank || !geom_at(c->s, b)->rank)
+		return CALL(c->s, MUL, V_TENSOR(a), V_TENSOR(b));
+	return CALL(c->s, TENSORDOT, V_TENSOR(a), V_TENSOR(b), V_INTS(&last, 1), V_INTS(&last, 1));
+}
+
+uint32_t
+compose_VECDOT(struct call *c)
+{
+	struct sim *s = c->s;
+	uint32_t mark = temps_mark(s), product = CALL(s, MUL, V_TENSOR(call_tensor(c, "x")), V_TENSOR(call_tensor(c, "y")));
+
+	return temps_keep(s, mark, CALL(s, SUM, V_TENSOR(product), V_INT(call_int(c, "dim", -1))));
+}
+
+#define MOST_FACTORS 24u
+
+struct chain {
+	struct sim *s;
+	const uint32_t *t;
+	uint8_t cut[MOST_FACTORS][MOST_FACTORS];      /* where the product of i..j is cut */
+};
+
+/* Factors i..j; at most MOST_FACTORS deep. */
+static uint32_t
+multiply(const struct chain *m, unsigned i, unsigned j)
+{
+	uint32_t a, b;
+
+	if (i == j)
+		return m->t[i];
+	a = multiply(m, i, m->cut[i][j]);
+	b = multiply(m, m->cut[i][j] + 1u, j);
+	return CALL(m->s, MM, V_TENSOR(a), V_TENSOR(b));
+}
+
+/* The order with the fewest multiplications; of three factors the first two on a tie. */
+static void
+plan_chain(struct chain *m, unsigned n)
+{
+	double cost[MOST_FACTORS][MOST_FACTORS] = {{0}};
+
+	for (unsigned len = 1; len < n; len++)
+		for (unsigned i = 0; i + len < n; i++) {
+			unsigned j = i + len;
+
+			cost[i][j] = -1;
+			for (unsigned k = j; k-- > i;) {
+				double work = cost[i][k] + cost[k + 1][j] + (double)geom_at(m->s, m->t[i])->dim[0] *
+				    (double)geom_at(m->s, m->t[k])->dim[1] * (double)geom_at(m->s, m->t[j])->dim[1];
+
+				if (cost[i][j] < 0 || work < cost[i][j]) {
+					cost[i][j] = work;
+					m->cut[i][j] = (uint8_t)k;
+				}
+			}
+		}
+}
+
+uint32_t
+compose_MULTI_DOT(struct call *c)
+{
+	const struct value *v = call_arg(c, "tensors");
+	struct sim *s = c->s;
+	uint32_t t[MOST_FACTORS], mark = temps_mark(s);
+	struct chain m = {.s = s, .t = t};
+	unsigned n = v->kind == ARG_VALS ? v->n : 0;
+
+	if (n < 2 || n > MOST_FACTORS) {
+		call_failed(c, "an operand is missing");
+		return 0;
+	}
+	for (unsigned i = 0; i < n; i++) {
+		t[i] = v->u.ts[i];
+		if (t[i] && geom_at(s, t[i])->rank == 1 && (i == 0 || i == n - 1))
+			t[i] = CALL(s, UNSQUEEZE, V_TENSOR(t[i]), V_INT(i ? 1 : 0));
+		if (!t[i] || geom_at(s, t[i])->rank != 2) {
+			call_failed(c, "operands do not fit together");
+			return 0;
+		}
+	}
+	plan_chain(&m, n);
+	t[0] = multiply(&m, 0, n - 1);
+	if (v->u.ts[n - 1] && geom_at(s, v->u.ts[n - 1])->rank == 1)
+		t[0] = CALL(s, SQUEEZE, V_TENSOR(t[0]), V_INT(1));
+	if (geom_at(s, v->u.ts[0])->rank == 1)
+		t[0] = CALL(s, SQUEEZE, V_TENSOR(t[0]), V_INT(0));
+	return temps_keep(s, mark, t[0]);
+}
+
+/* ---- distances and norms -------------------------------------------------------------------------------------------------- */
+
+enum { BY_SIZE = 0, BY_PRODUCT = 1, MANY_ROWS = 25 };
+
+/* Euclidean distances of many rows go by a matrix product. */
+uint32_t
+compose_CDIST(struct call *c)
+{
+	struct sim *s = c->s;
+	uint32_t a = call_tensor(c, "x1"), b = call_tensor(c, "x2");
+	int64_t mode = call_int(c, "compute_mode", BY_SIZE);
+	const struct value *p = call_arg(c, "p");
+	bool euclidean = (p->kind == ARG_FLOAT && p->u.f == 2) || (p->kind == ARG_INT && p->u.i == 2);
+	const struct geom *ga = a ? geom_at(s, a) : NULL, *gb = b ? geom_at(s, b) : NULL;
+
+	if (!ga || !gb || ga->rank < 2 || gb->rank < 2) {
+		call_failed(c, "operands do not fit together");
+		return 0;
+	}
+	if (euclidean && (mode == BY_PRODUCT || (mode == BY_SIZE && (ga->dim[ga->rank - 2] > MANY_ROWS || gb->dim[gb->rank - 2] > MANY_ROWS))))
+		return CALL(s, EUCLIDEAN_DIST, V_TENSOR(a), V_TENSOR(b));
+	return CALL(s, CDIST_FORWARD, V_TENSOR(a), V_TENSOR(b), *p, V_INT(mode));
+}
+
+uint32_t
+compose_MATRIX_NORM(struct call *c)
+{
+	const struct value *ord = call_arg(c, "ord");
+	static const int64_t last[] = {-2, -1};
+	int64_t given[2];
+	unsigned n = call_ints(c, "dim", given, 2);
+
+	if (ord->kind != ARG_STR || !str_eq(ord->u.s, S("fro"))) {
+		call_failed(c, "a norm by singular values");
+		return 0;
+	}
+	return CALL(c->s, VECTOR_NORM, V_TENSOR(call_tensor(c, "self")), V_INT(2), V_INTS(n ? given : last, 2), V_BOOL(call_bool(c, "keepdim")), *call_arg(c, "dtype"));
+}
+
+/* log of the determinant, not a number where that is negative */
+uint32_t
+compose_LOGDET(struct call *c)
+{
+	struct sim *s = c->s;
+	uint32_t mark = temps_mark(s), sign = CALL(s, SLOGDET, V_TENSOR(call_tensor(c, "A"))), log = s->nresult > 1 ? s->result[1] : 0;
+	uint32_t negative = CALL(s, EQ, V_TENSOR(sign), V_INT(-1));
+
+	return temps_keep(s, mark, CALL(s, WHERE, V_TENSOR(negative), V_FLOAT(0), V_TENSOR(log)));
+}
+
+/* ---- diagonals ------------------------------------------------------------------------------------------------------------- */
+
+uint32_t
+compose_DIAG(struct call *c)
+{
+	struct sim *s = c->s;
+	uint32_t self = call_tensor(c, "self"), mark = temps_mark(s);
+	struct value offset = V_INT(call_int(c, "diagonal", 0));
+
+	if (self && geom_at(s, self)->rank == 1)
+		return CALL(s, DIAG_EMBED, V_TENSOR(self), offset);
+	return temps_keep(s, mark, CALL(s, CLONE, V_TENSOR(CALL(s, DIAGONAL, V_TENSOR(self), offset)), V_INT(0)));
+}
+
+uint32_t
+compose_DIAGFLAT(struct call *c)
+{
+	struct sim *s = c->s;
+	uint32_t self = call_tensor(c, "self"), mark = temps_mark(s);
+	int64_t size = self ? geom_at(s, self)->numel : 0;
+
+	return temps_keep(s, mark, CALL(s, DIAG_EMBED, V_TENSOR(do_reshape(s, self, 1, &size)), V_INT(call_int(c, "offset", 0))));
+}
+
+/* ---- small families ---------------------------------------------------------------------------------------------------------- */
+
+/* The sum of what is there, by how much is there. */
+uint32_t
+compose_NANMEAN(struct call *c)
+{
+	struct sim *s = c->s;
+	uint32_t self = call_tensor(c, "self"), mark = temps_mark(s), there, sum;
+	struct value dim = *call_arg(c, "dim"), keep = V_BOOL(call_bool(c, "keepdim"));
+
+	sum = CALL(s, ISNAN, V_TENSOR(self));
+	there = CALL(s, SUM, V_TENSOR(sum), dim, keep);
+	temps_drop(s, sum);
+	sum = CALL(s, NANSUM, V_TENSOR(self), dim, keep, *call_arg(c, "dtype"));
+	return temps_keep(s, mark, CALL(s, DIV, V_TENSOR(sum), V_TENSOR(there)));
+}
+
+uint32_t
+compose_RRELU(struct call *c)
+{
+	struct sim *s = c->s;
+	uint32_t self = call_tensor(c, "self"), mark = temps_mark(s);
+
+	if (!call_bool(c, "training"))
+		return CALL(s, LEAKY_RELU, V_TENSOR(self));
+	return temps_keep(s, mark, CALL(s, RRELU_NOISE, V_TENSOR(self), V_TENSOR(CALL(s, ZEROS_LIKE, V_TENSOR(self)))));
+}
+
+/* 0.5 * (1 + erf(x * sqrt(0.5))) */
+uint32_t
+compose_NDTR(struct call *c)
+{
+	struct sim *s = c->s;
+	uint32_t self = call_tensor(c, "self"), mark = temps_mark(s), t = CALL(s, MUL, V_TENSOR(self), V_FLOAT(0.7));
+
+	t = CALL(s, ADD, V_TENSOR(CALL(s, ERF, V_TENSOR(t))), V_INT(1));
+	return temps_keep(s, mark, CALL(s, MUL, V_TENSOR(t), V_FLOAT(0.5)));
+}
+
+uint32_t
+compose_FLOAT_POWER(struct call *c)
+{
+	struct sim *s = c->s;
+	uint32_t mark = temps_mark(s), self = call_tensor(c, "self"), power = call_tensor(c, "exponent");
+	struct value base = self ? V_TENSOR(cast(s, self, DT_FP64)) : *call_arg(c, "self");
+
+	if (!power)
+		return temps_keep(s, mark, CALL(s, POW, base, *call_arg(c, "exponent")));
+	power = cast(s, power, DT_FP64);
+	return temps_keep(s, mark, self ? CALL(s, POW_TENSOR, base, V_TENSOR(power)) : CALL(s, POW_SCALAR, base, V_TENSOR(power)));
+}
+
+/* close = self == other; close |= isfinite(d) & (d <= atol + abs(rtol * other)), d = abs(self - other) */
+uint32_t
+compose_ISCLOSE(struct call *c)
+{
+	struct sim *s = c->s;
+	uint32_t self = call_tensor(c, "self"), other = call_tensor(c, "other"), mark = temps_mark(s), close, allowed, d, finite;
+
+	close = CALL(s, EQ, V_TENSOR(self), V_TENSOR(other));
+	allowed = CALL(s, ABS, V_TENSOR(CALL(s, MUL, V_TENSOR(other), V_FLOAT(0.1))));
+	allowed = CALL(s, ADD, V_TENSOR(allowed), V_FLOAT(0.1));
+	d = CALL(s, ABS, V_TENSOR(CALL(s, SUB, V_TENSOR(self), V_TENSOR(other))));
+	finite = CALL(s, ISFINITE, V_TENSOR(d));
+	op_call_inplace(s, OP_LOGICAL_AND, (const struct value[]){V_TENSOR(finite), V_TENSOR(CALL(s, LE, V_TENSOR(d), V_TENSOR(allowed)))}, 2);
+	op_call_inplace(s, OP_LOGICAL_OR, (const struct value[]){V_TENSOR(close), V_TENSOR(finite)}, 2);
+	return temps_keep(s, mark, close);
+}
