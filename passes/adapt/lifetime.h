@@ -1,0 +1,24 @@
+/* What the parts of the lifetime pass share: lifetime.c by use, lifetime_name.c by source lines, lifetime_call.c what calls tell where there are none. */
+#ifndef MC_LIFETIME_H
+#define MC_LIFETIME_H
+
+#include "../passes.h"
+
+struct lifetimes {
+	struct analysis *a;
+	struct graph *g;
+	struct calls calls;
+	uint32_t *end;             /* per value: the node after which it is let go; 0 = not made by a node */
+	uint32_t returns;          /* last node of the model's own frame; an appended loss of the loop's comes behind it */
+};
+
+void lifetime_extend(struct lifetimes *, uint32_t val, uint32_t to);      /* the value lives on until node to is done */
+
+/* lifetime_name.c */
+void lifetime_by_name(struct lifetimes *);
+
+/* lifetime_call.c: for files without stack traces */
+void lifetime_of_unnamed(struct lifetimes *);
+void lifetime_in_outermost(struct lifetimes *);
+
+#endif
