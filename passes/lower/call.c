@@ -180,6 +180,25 @@ all_numbers(const struct operand *x, unsigned n)
 	return n > 0;
 }
 
+/* Does the builder lack an operand that its rule reads? */
+static bool
+lacks_operand(const struct insn *x, const struct operand *ref)
+{
+	static const bool pairs[BUILD_COUNT] = {
+#define BUILD(name)
+#define PAIRS(name) [BUILD_##name] = true,
+#include "build.def"
+#undef BUILD
+	};
+
+	if (!ref[0].g)
+		return x->build != BUILD_ew && x->build != BUILD_where && x->build != BUILD_cat && x->build != BUILD_stack;
+	for (unsigned i = 1; i < x->nref; i++)
+		if (pairs[x->build] && !ref[i].g)
+			return true;
+	return false;
+}
+
 static struct operand
 run_insn(struct call *c, const struct insn *x, const struct operand *tmp)
 {
@@ -198,7 +217,7 @@ run_insn(struct call *c, const struct insn *x, const struct operand *tmp)
 	for (unsigned i = 0; i < x->nref; i++)
 		if (x->ref[i].kind == REF_GRAD && !ref[i].g)
 			return (struct operand){0};        /* this result got no gradient */
-	if (x->nref && !ref[0].g && x->build != BUILD_ew && x->build != BUILD_where && x->build != BUILD_cat && x->build != BUILD_stack) {
+	if (x->nref && lacks_operand(x, ref)) {
 		call_failed(c, "an operand is missing");
 		return (struct operand){0};
 	}
