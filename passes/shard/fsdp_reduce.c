@@ -98,16 +98,14 @@ fsdp_flatten(struct shard *sh, struct fsdp *d, const struct unit *u, int64_t n)
 	return flat;
 }
 
-/* It goes when the shard's gradient is there. */
+/* It goes when the shard's gradient is there, and so does its cast. */
 static void
 reduce_flat(struct shard *sh, struct fsdp *d, const struct unit *u, int64_t n, uint32_t flat)
 {
 	uint32_t cast = 0, out;
 
-	if (d->reduce_dtype != d->dtype) {
+	if (d->reduce_dtype != d->dtype)
 		cast = fsdp_buffer(sh, u, n, d->reduce_dtype, FAC_GRAD, "reduce_scatter_input");
-		flat_drop(sh, &flat);
-	}
 	out = reduced(sh, d, u, n / sh->ways);
 	give_out(sh, d, u, out);
 	flat_drop(sh, &flat);

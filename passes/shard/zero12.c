@@ -23,6 +23,8 @@ struct zero12 {
 	uint32_t *waiting, nwaiting;       /* parameters in the bucket */
 	int64_t elements;          /* in it */
 	uint32_t fresh, kept;      /* this part's gradients: of this micro-batch, and added up; held */
+	bool *arrived;             /* by parameter: a gradient has come to it */
+	uint32_t *zeros;           /* by parameter: stands for one that never comes, held */
 };
 
 /* ---- start ------------------------------------------------------------------------------------------------------ */
@@ -64,6 +66,8 @@ start(struct shard *sh)
 	d->compact = d->partition && z->accum != z->dtype;
 	d->whole = !d->partition && z->accum != z->dtype && !z->offload;
 	d->waiting = NEW(sh->s->c->a, uint32_t, sh->x->nparam + 1);
+	d->arrived = NEW(sh->s->c->a, bool, sh->x->nparam + 1);
+	d->zeros = NEW(sh->s->c->a, uint32_t, sh->x->nparam + 1);
 	d->flat = flat_new(sh, (struct flat){z->total, z->dtype, FAC_PARAM, "flat_parameters", z->all, false});
 	for (uint32_t k = 0; k < z->ntrained; k++)
 		tensor_move(sh->s, sh->x->params[z->trained[k]].tensor, d->flat);
@@ -195,6 +199,7 @@ gradient(struct shard *sh, struct param *p)
 	struct zero12 *d = sh->own;
 	uint32_t i = sh->index[p->val] - 1;
 
+	d->arrived[i] = true;
 	if (d->whole)
 		return;
 	for (unsigned k = 0; k < (d->z.overlap ? 2u : 1u); k++)
@@ -228,6 +233,32 @@ all_reduce_whole(struct shard *sh, struct zero12 *d)
 	flat_drop(sh, &t);
 }
 
+/* Parameters that no gradient comes to get zeros, in whole, where they touch this rank's part; of a later micro-batch they are added, and go. */
+static void
+fill_missing(struct shard *sh, struct zero12 *d)
+{
+	int64_t mine;
+
+	for (uint32_t k = 0; k < d->z.ntrained && !d->z.offload && !d->compact; k++) {
+		uint32_t i = d->z.trained[k], t;
+
+		if (d->arrived[i] || !zero_owns(sh, &d->z, i, &mine))
+			continue;
+		t = zero_flat_grad(sh, &d->z, param_numel(sh, i), d->z.dtype, "missing_gradient");
+		if (d->zeros[i])
+			flat_drop(sh, &t);
+		else
+			d->zeros[i] = t;
+	}
+}
+
+static void
+drop_missing(struct shard *sh, struct zero12 *d)
+{
+	for (uint32_t k = 0; k < d->z.ntrained; k++)
+		flat_drop(sh, &d->zeros[d->z.trained[k]]);
+}
+
 static void
 backward_end(struct shard *sh)
 {
@@ -243,6 +274,7 @@ backward_end(struct shard *sh)
 		if (tensor_at(sh->s, sh->x->params[d->z.trained[k]].tensor)->grad)
 			reduce(sh, d, d->z.trained[k]);
 	flush(sh, d);
+	fill_missing(sh, d);
 	drop_grads(sh, d);
 	if (!d->kept) {
 		d->kept = d->fresh;
@@ -270,11 +302,13 @@ step_gradients(struct shard *sh, struct zero12 *d)
 	flat = flat_new(sh, (struct flat){d->z.part, d->z.dtype, FAC_TRANSIENT, "flatten", d->z.mine, true});
 	if (d->z.dtype == DT_FP32) {
 		flat_drop(sh, &d->kept);
+		drop_missing(sh, d);
 		return flat;
 	}
 	wide = zero_flat_grad(sh, &d->z, d->z.part, DT_FP32, "fp32_gradients");
 	flat_drop(sh, &flat);
 	flat_drop(sh, &d->kept);
+	drop_missing(sh, d);
 	return wide;
 }
 
