@@ -62,6 +62,8 @@ hold_for_loss(struct lifetimes *l)
 		for (uint32_t k = 0; k < g->nodes[n].nout; k++)
 			if (g->nodes[n].flags & NF_LOSS || (labels && loss))
 				lifetime_extend(l, node_outs(g, n)[k], g->nodes[n].flags & NF_LOSS ? g->nnode - 1 : loss);
+		for (struct operands it = operands_of(g, n); g->nodes[n].flags & NF_LOSS && operand_next(&it);)
+			lifetime_extend(l, it.val, g->nnode - 1);
 	}
 }
 

@@ -161,7 +161,7 @@ lifetime_in_outermost(struct lifetimes *l)
 
 /*
  * Without names: a wrapper that the exporter was given returns a part of what the model returns. What the model made and nothing reads is
- * in the model's own output, and with it live the values that its gradient would need.
+ * in the model's own output, and with it live the values that its gradient would need. But not what the last turn of a loop made.
  */
 static void
 return_unread(struct lifetimes *l)
@@ -172,7 +172,8 @@ return_unread(struct lifetimes *l)
 
 	uses_count(g, used);
 	for (uint32_t n = 1; d && n <= l->returns; n++)
-		if (calls_depth(g, n) > d && g->nodes[n].nout && !used[node_outs(g, n)[0]] && !(g->nodes[n].flags & NF_INPLACE))
+		if (calls_depth(g, n) > d && g->nodes[n].nout && !used[node_outs(g, n)[0]] && !(g->nodes[n].flags & NF_INPLACE) &&
+		    !is_stage(g, scope_at(g, g->nodes[n].scope, d + 1)))
 			graph_output(g, node_outs(g, n)[0]);
 	if (g->noutput > before)
 		assume(l->a, "what the model makes and nothing reads (values: %u) is in its output, of which the exporter's wrapper returns a part",
