@@ -38,34 +38,80 @@ find_tie(struct loader *l, uint32_t v, struct str full)
 }
 
 static bool
-read_input(struct loader *l, const json_t *spec)
+add_input(struct loader *l, enum val_kind kind, struct str name, struct str full, bool persistent)
 {
-	struct str tag = S(""), name, full;
-	const json_t *s = json_only(spec, &tag), *arg = json_object_get(s, "arg");
-	bool param = str_eq(tag, S("parameter")), buffer = str_eq(tag, S("buffer")), constant = str_eq(tag, S("tensor_constant"));
-	enum val_kind kind = param ? VAL_PARAM : buffer ? VAL_BUFFER : constant ? VAL_CONST : VAL_INPUT;
 	uint32_t v;
 
-	if (kind == VAL_INPUT)
-		arg = json_object_get(arg, "as_tensor");
-	name = json_get_str(arg, "name");
-	if (!name.n)
-		return true;           /* numbers, None, tokens, script objects: no tensor */
 	if (!export_define(l, kind, name, &v))
 		return false;
 	if (kind == VAL_INPUT) {
 		graph_input(l->g, v);
 		return true;
 	}
-	full = json_get_str(s, param ? "parameter_name" : buffer ? "buffer_name" : "tensor_constant_name");
 	l->g->vals[v].full = graph_name(l->g, full);
-	if (param && !json_is_false(json_object_get(json_object_get(l->tensors, name.p), "requires_grad")))
+	if (kind == VAL_PARAM && !json_is_false(json_object_get(json_object_get(l->tensors, name.p), "requires_grad")))
 		l->g->vals[v].flags |= VF_TRAINABLE;
-	if (buffer && !json_is_false(json_object_get(s, "persistent")))
+	if (persistent)
 		l->g->vals[v].flags |= VF_PERSISTENT;
-	if (param)
+	if (kind == VAL_PARAM)
 		find_tie(l, v, full);
 	return true;
+}
+
+static bool
+read_input(struct loader *l, const json_t *spec)
+{
+	struct str tag = S(""), name;
+	const json_t *s = json_only(spec, &tag), *arg = json_object_get(s, "arg");
+	bool param = str_eq(tag, S("parameter")), buffer = str_eq(tag, S("buffer")), constant = str_eq(tag, S("tensor_constant"));
+	enum val_kind kind = param ? VAL_PARAM : buffer ? VAL_BUFFER : constant ? VAL_CONST : VAL_INPUT;
+
+	if (kind == VAL_INPUT)
+		arg = export_field(arg, "as_tensor");
+	name = json_get_str(arg, "name");
+	if (!name.n)
+		return true;           /* numbers, None, tokens, script objects: no tensor */
+	return add_input(l, kind, name, json_get_str(s, param ? "parameter_name" : buffer ? "buffer_name" : "tensor_constant_name"),
+	    buffer && !json_is_false(json_object_get(s, "persistent")));
+}
+
+/* In torch 2.1: maps from the names of inputs to those of parameters and buffers. */
+static bool
+read_mapped_inputs(struct loader *l, const json_t *graph, const json_t *sig)
+{
+	const json_t *inputs = json_object_get(graph, "inputs");
+
+	for (size_t i = 0; i < json_array_size(inputs); i++) {
+		struct str name = json_get_str(export_field(json_array_get(inputs, i), "as_tensor"), "name");
+		struct str param = json_get_str(json_object_get(sig, "inputs_to_parameters"), name.n ? name.p : "");
+		struct str buffer = json_get_str(json_object_get(sig, "inputs_to_buffers"), name.n ? name.p : "");
+
+		if (name.n && !add_input(l, param.n ? VAL_PARAM : buffer.n ? VAL_BUFFER : VAL_INPUT, name, param.n ? param : buffer, buffer.n > 0))
+			return false;
+	}
+	return true;
+}
+
+static bool
+read_inputs(struct loader *l, const json_t *graph, const json_t *sig)
+{
+	const json_t *specs = json_object_get(sig, "input_specs");
+
+	if (!specs)
+		return read_mapped_inputs(l, graph, sig);
+	for (size_t i = 0; i < json_array_size(specs); i++)
+		if (!read_input(l, json_array_get(specs, i)))
+			return false;
+	return true;
+}
+
+/* In torch 2.1 the new values of buffers come before what the caller gets. */
+static bool
+is_new_buffer(const json_t *sig, const json_t *tensor)
+{
+	struct str name = json_get_str(tensor, "name");
+
+	return name.n && json_object_get(json_object_get(sig, "buffers_to_mutate"), name.p);
 }
 
 static bool
@@ -74,12 +120,12 @@ read_outputs(struct loader *l, const json_t *graph, const json_t *sig)
 	const json_t *outs = json_object_get(graph, "outputs"), *specs = json_object_get(sig, "output_specs");
 
 	for (size_t i = 0; i < json_array_size(outs); i++) {
-		const json_t *t = json_object_get(json_array_get(outs, i), "as_tensor");
+		const json_t *t = export_field(json_array_get(outs, i), "as_tensor");
 		struct str tag = S("");
 		uint32_t v = 0;
 
 		json_only(json_array_get(specs, i), &tag);
-		if (!t || !(str_eq(tag, S("user_output")) || str_eq(tag, S("loss_output")) || !tag.n))
+		if (!t || is_new_buffer(sig, t) || !(str_eq(tag, S("user_output")) || str_eq(tag, S("loss_output")) || !tag.n))
 			continue;      /* None, numbers, and the new values of buffers */
 		if (!export_lookup(l, t, &v))
 			return false;
@@ -121,22 +167,20 @@ read_program(struct loader *l, const json_t *doc)
 {
 	const json_t *module = json_object_get(doc, "graph_module"), *graph = json_object_get(module, "graph"), *sig = json_object_get(module, "signature");
 	const json_t *specs = json_object_get(sig, "input_specs");
-	int64_t major = json_get_int(json_object_get(doc, "schema_version"), "major", 8);
+	const json_t *schema = json_object_get(doc, "schema_version");
+	int64_t major = json_is_integer(schema) ? json_integer_value(schema) : json_get_int(schema, "major", 8);
 	struct str version = json_get_str(doc, "torch_version");
 
-	if (!json_is_object(graph) || !json_is_array(specs))
+	if (!json_is_object(graph) || !(json_is_array(specs) || json_is_object(json_object_get(sig, "inputs_to_parameters"))))
 		return export_expected(l, "graph_module", "graph and signature");
-	if (major != 8)
+	if (major < 1 || major > 8)
 		diag(l->c, DIAG_BAD_SCHEMA, (long long)major);
 	l->g->decomposed = is_decomposed(doc);
 	l->tensors = json_object_get(graph, "tensor_values");
 	l->symints = json_object_get(graph, "sym_int_values");
 	l->g->producer = version.n ? str_fmt(l->c->a, "torch.export %.*s", SFMT(version)) : S("torch.export");
 	read_ranges(l, json_object_get(doc, "range_constraints"));
-	for (size_t i = 0; i < json_array_size(specs); i++)
-		if (!read_input(l, json_array_get(specs, i)))
-			return false;
-	if (!export_nodes(l, graph) || !read_outputs(l, graph, sig))
+	if (!read_inputs(l, graph, sig) || !export_nodes(l, graph) || !read_outputs(l, graph, sig))
 		return false;
 	frontend_file_dtype(l->g);
 	return true;
@@ -204,7 +248,7 @@ read_config(struct loader *l, const struct zip_archive *z, struct str name)
 			continue;
 		if (!zip_read(l->c, z, member, &text))
 			return false;
-		doc = json_read(l->c, text);
+		doc = json_read_python(l->c, text);
 		l->weights = json_object_get(doc, "config");
 		return doc != NULL;
 	}
@@ -279,7 +323,7 @@ load(struct ctx *c, const struct source *src, struct graph **out)
 	if (!read_weights(&l, z, name) || !zip_read(c, z, member, &text))
 		return false;
 	c->place = str_copy(c->a, member);
-	doc = json_read(c, text);
+	doc = json_read_python(c, text);
 	if (!doc || !read_program(&l, doc))
 		return false;
 	c->place = S("");

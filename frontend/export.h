@@ -44,6 +44,7 @@ bool export_expected(struct loader *, const char *where, const char *what);
 bool export_define(struct loader *, enum val_kind, struct str name, uint32_t *val);        /* a new value, with its record */
 void export_bind(struct loader *, uint32_t name_id, uint32_t val);        /* what the name means from here to the region's end */
 bool export_lookup(struct loader *, const json_t *tensor, uint32_t *val);
+const json_t *export_field(const json_t *, const char *name);      /* NULL: not there, or null, as torch until 2.2 spells absent fields */
 bool export_arg(struct loader *, const json_t *, struct arg *);
 
 /* export_node.c */

@@ -18,6 +18,14 @@ export_slot(struct loader *l, uint32_t **array, uint32_t *cap, uint32_t i)
 	return &(*array)[i];
 }
 
+const json_t *
+export_field(const json_t *o, const char *name)
+{
+	const json_t *j = json_object_get(o, name);
+
+	return json_is_null(j) ? NULL : j;
+}
+
 bool
 export_expected(struct loader *l, const char *where, const char *what)
 {
@@ -79,11 +87,14 @@ read_shape(struct loader *l, uint32_t v, const json_t *meta)
 static bool
 read_meta(struct loader *l, uint32_t v, const json_t *meta)
 {
-	int64_t dt = json_get_int(meta, "dtype", 0);
+	const json_t *inner = json_object_get(meta, "meta");        /* in torch 2.1, whose requires_grad says nothing */
 	struct str name = graph_str(l->g, l->g->vals[v].name);
+	int64_t dt;
 
 	if (!meta)
 		return true;           /* a value without a record stays untyped */
+	meta = inner ? inner : meta;
+	dt = json_get_int(meta, "dtype", 0);
 	l->g->vals[v].dtype = (uint8_t)dtype_by_serde(dt);
 	if (!l->g->vals[v].dtype)
 		return diag(l->c, DIAG_BAD_DTYPE, SFMT(name), (long long)dt);
@@ -135,9 +146,9 @@ read_tensors(struct loader *l, const json_t *list, struct arg *out)
 	uint32_t *ids = NEW(l->c->a, uint32_t, n + 1);
 
 	for (size_t i = 0; i < n; i++) {
-		const json_t *item = json_array_get(list, i), *t = json_object_get(item, "as_tensor");
+		const json_t *item = json_array_get(list, i), *t = export_field(item, "as_tensor");
 
-		if (json_object_get(item, "as_none"))
+		if (export_field(item, "as_none"))
 			continue;
 		if (!export_lookup(l, t ? t : item, &ids[i]))
 			return false;

@@ -30,6 +30,36 @@ next_field(struct str *rest)
 	return field;
 }
 
+/* Until torch 2.2 "key:(path,class)". */
+static struct str
+next_place(struct str entry)
+{
+	struct str key = next_field(&entry);
+	const char *open = memmem(key.p, key.n, ":(", 2);
+
+	return open && str_ends(key, S(")")) ? str_sub(key, (uint32_t)(open - key.p) + 2, key.n - 1) : entry;
+}
+
+/* "L['self'].blocks[0].norm", of exports that went through Dynamo: blocks.0.norm */
+static struct str
+plain_path(struct loader *l, struct str path)
+{
+	char *p;
+	uint32_t n = 0;
+
+	if (!str_starts(path, S("L[")))
+		return path;
+	path = str_sub(path, (uint32_t)(str_find(path, ']') + 1), path.n);
+	p = NEW(l->c->a, char, path.n + 1u);
+	for (uint32_t i = 0; i < path.n; i++) {
+		char c = path.p[i] == '[' ? '.' : path.p[i];
+
+		if (c != ']' && c != '\'' && !(c == '.' && !n))
+			p[n++] = c;
+	}
+	return (struct str){p, n};
+}
+
 uint32_t
 export_scope(struct loader *l, struct str stack)
 {
@@ -39,8 +69,8 @@ export_scope(struct loader *l, struct str stack)
 	while (rest.n && str_cut(&rest, ';', &entry)) {
 		struct str path, cls;
 
-		next_field(&entry);
-		path = place_split_call(next_field(&entry), &call);
+		entry = next_place(entry);
+		path = place_split_call(plain_path(l, next_field(&entry)), &call);
 		cls = next_field(&entry);
 		if (str_starts(path, S("_empty_nn_module_stack")) || l->g->scopes[scope].depth >= l->c->lim.depth)
 			return 0;
@@ -123,7 +153,7 @@ count_results(const json_t *outputs)
 	for (size_t i = 0; i < json_array_size(outputs); i++) {
 		const json_t *o = json_array_get(outputs, i);
 
-		n += json_object_get(o, "as_tensors") ? json_array_size(json_object_get(o, "as_tensors")) : json_object_get(o, "as_tensor") != NULL;
+		n += export_field(o, "as_tensors") ? json_array_size(export_field(o, "as_tensors")) : export_field(o, "as_tensor") != NULL;
 	}
 	return n;
 }
@@ -147,7 +177,7 @@ set_results(struct loader *l, uint32_t n, const json_t *outputs)
 	uint32_t k = 0;
 
 	for (size_t i = 0; i < json_array_size(outputs); i++) {
-		const json_t *o = json_array_get(outputs, i), *list = json_object_get(o, "as_tensors"), *one = json_object_get(o, "as_tensor");
+		const json_t *o = json_array_get(outputs, i), *list = export_field(o, "as_tensors"), *one = export_field(o, "as_tensor");
 
 		if (one && !add_result(l, n, k++, one))
 			return false;

@@ -29,7 +29,7 @@ find_regions(const json_t *node, struct region *r, uint32_t cap)
 	uint32_t n = 0;
 
 	for (size_t i = 0; i < json_array_size(json_object_get(node, "inputs")); i++) {
-		const json_t *g = json_object_get(json_object_get(input_at(node, i), "as_graph"), "graph");
+		const json_t *g = json_object_get(export_field(input_at(node, i), "as_graph"), "graph");
 
 		if (g && n < cap)
 			r[n++] = (struct region){g, i + 1};
@@ -46,10 +46,10 @@ read_operands(struct loader *l, const json_t *node, size_t first, struct tensors
 	size_t n = json_array_size(json_object_get(node, "inputs")), total = 0;
 
 	for (size_t i = first; i < n; i++)
-		total += json_object_get(input_at(node, i), "as_tensors") ? json_array_size(json_object_get(input_at(node, i), "as_tensors")) : 1;
+		total += export_field(input_at(node, i), "as_tensors") ? json_array_size(export_field(input_at(node, i), "as_tensors")) : 1;
 	*out = (struct tensors){NEW(l->c->a, uint32_t, total + 1), 0};
 	for (size_t i = first; i < n; i++) {
-		const json_t *list = json_object_get(input_at(node, i), "as_tensors"), *one = json_object_get(input_at(node, i), "as_tensor");
+		const json_t *list = export_field(input_at(node, i), "as_tensors"), *one = export_field(input_at(node, i), "as_tensor");
 
 		if (!list && one && !export_lookup(l, one, &out->val[out->n]))
 			return false;
@@ -75,11 +75,11 @@ result_at(const json_t *node, size_t k)
 	const json_t *outs = json_object_get(node, "outputs");
 
 	for (size_t i = 0; i < json_array_size(outs); i++) {
-		const json_t *o = json_array_get(outs, i), *list = json_object_get(o, "as_tensors");
+		const json_t *o = json_array_get(outs, i), *list = export_field(o, "as_tensors");
 		size_t many = list ? json_array_size(list) : 1;
 
 		if (k < many)
-			return list ? json_array_get(list, k) : json_object_get(o, "as_tensor");
+			return list ? json_array_get(list, k) : export_field(o, "as_tensor");
 		k -= many;
 	}
 	return NULL;
@@ -95,7 +95,7 @@ region_results(struct loader *l, const json_t *graph, struct tensors *out)
 
 	*out = (struct tensors){NEW(l->c->a, uint32_t, json_array_size(inner) + 1), json_array_size(inner)};
 	for (size_t i = 0; i < out->n; i++) {
-		const json_t *t = json_object_get(json_array_get(inner, i), "as_tensor");
+		const json_t *t = export_field(json_array_get(inner, i), "as_tensor");
 
 		if (t && !export_lookup(l, t, &out->val[i]))
 			return false;
@@ -117,7 +117,7 @@ read_region(struct loader *l, const json_t *graph, const struct tensors *in, str
 	l->region_first = l->g->nval - 1;
 	for (size_t i = 0; i < json_array_size(inputs) && i < in->n; i++)
 		if (in->val[i])
-			name_value(l, json_get_str(json_object_get(json_array_get(inputs, i), "as_tensor"), "name"), in->val[i]);
+			name_value(l, json_get_str(export_field(json_array_get(inputs, i), "as_tensor"), "name"), in->val[i]);
 	l->tensors = json_object_get(graph, "tensor_values");
 	l->symints = json_object_get(graph, "sym_int_values");
 	ok = export_nodes(l, graph) && region_results(l, graph, out);
@@ -138,7 +138,7 @@ switches_gradients_off(const json_t *node, struct str target)
 	if (!str_ends(target, S("wrap_with_set_grad_enabled")))
 		return false;
 	for (size_t i = 0; i < json_array_size(json_object_get(node, "inputs")); i++) {
-		const json_t *on = json_object_get(input_at(node, i), "as_bool");
+		const json_t *on = export_field(input_at(node, i), "as_bool");
 
 		if (on)
 			return !json_is_true(on);
@@ -150,7 +150,7 @@ switches_gradients_off(const json_t *node, struct str target)
 static uint8_t
 region_autocast(struct loader *l, const json_t *node, struct str target)
 {
-	const json_t *on = json_object_get(input_at(node, 2), "as_bool"), *type = json_object_get(input_at(node, 1), "as_scalar_type");
+	const json_t *on = export_field(input_at(node, 2), "as_bool"), *type = export_field(input_at(node, 1), "as_scalar_type");
 
 	if (!str_ends(target, S("wrap_with_autocast")) || !on)
 		return l->autocast;
@@ -239,7 +239,7 @@ take_results(struct loader *l, const json_t *node, uint32_t n)
 static bool
 read_cond(struct loader *l, const json_t *node, const struct region *r)
 {
-	const json_t *pred = json_object_get(input_at(node, 0), "as_tensor"), *known = json_object_get(input_at(node, 0), "as_bool");
+	const json_t *pred = export_field(input_at(node, 0), "as_tensor"), *known = export_field(input_at(node, 0), "as_bool");
 	struct arg cond = known ? arg_bool(json_is_true(known)) : (struct arg){.kind = ARG_NONE};
 	struct tensors in, a, b;
 	uint32_t n, v;

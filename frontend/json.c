@@ -1,6 +1,7 @@
 /*
  * The JSON reader. It works on a copy of the text, in which strings are decoded where they stand; it does not recurse, and all that it makes is in
  * the arena, so that running out of memory leaves by the door. As RFC 8259 says, with UTF-8 checked and \u0000 refused; whole numbers have 64 bits.
+ * What Python's own writer makes may also hold Infinity, -Infinity and NaN.
  */
 #include "json.h"
 
@@ -20,6 +21,7 @@ struct reader {
 	struct ctx *c;
 	struct str text;           /* as it was */
 	char *begin, *p, *end;     /* the copy */
+	bool python;               /* numbers that are none are allowed */
 	struct str key;            /* of the value that is due */
 	struct json_member *stack; uint32_t n, cap;
 	struct open *open;         uint32_t nopen, open_cap;
@@ -163,6 +165,23 @@ static bool
 is_digit(char c)
 {
 	return c >= '0' && c <= '9';
+}
+
+/* Where they end; NULL = there is none. Nothing asks how large infinity is, so that it is a large number. */
+static char *
+read_no_number(const struct reader *r, json_t *j)
+{
+	static const struct {
+		const char *text;
+		double f;
+	} words[] = {{"Infinity", 1e308}, {"-Infinity", -1e308}, {"NaN", 0}};
+
+	for (size_t i = 0; r->python && i < sizeof words / sizeof words[0]; i++)
+		if (strncmp(r->p, words[i].text, strlen(words[i].text)) == 0) {
+			*j = (json_t){.kind = JS_REAL, .u.f = words[i].f};
+			return r->p + strlen(words[i].text);
+		}
+	return NULL;
 }
 
 static bool
@@ -343,6 +362,7 @@ read_value(struct reader *r, bool *done)
 {
 	struct str s;
 	json_t j;
+	char *end;
 
 	skip(r);
 	*done = true;
@@ -356,6 +376,8 @@ read_value(struct reader *r, bool *done)
 			return false;
 		r->key = key;
 		j = (json_t){.kind = JS_STRING, .n = s.n, .u.s = s.p};
+	} else if ((end = read_no_number(r, &j))) {
+		r->p = end;
 	} else if (!(*r->p == '-' || is_digit(*r->p) ? read_number(r, &j) : read_word(r, &j))) {
 		return false;
 	}
@@ -383,10 +405,10 @@ read_behind(struct reader *r)
 	return true;
 }
 
-json_t *
-json_read(struct ctx *c, struct str text)
+static json_t *
+read_text(struct ctx *c, struct str text, bool python)
 {
-	struct reader r = {.c = c, .text = text};
+	struct reader r = {.c = c, .text = text, .python = python};
 	bool done;
 
 	r.begin = r.p = NEW(c->a, char, (size_t)text.n + 8);
@@ -405,6 +427,18 @@ json_read(struct ctx *c, struct str text)
 		return NULL;
 	}
 	return &r.stack[0].value;
+}
+
+json_t *
+json_read(struct ctx *c, struct str text)
+{
+	return read_text(c, text, false);
+}
+
+json_t *
+json_read_python(struct ctx *c, struct str text)
+{
+	return read_text(c, text, true);
 }
 
 /* ---- access ---------------------------------------------------------------------------------------------------------------- */

@@ -30,6 +30,7 @@ struct json_member {
 };
 
 json_t *json_read(struct ctx *, struct str text);                /* NULL: reported */
+json_t *json_read_python(struct ctx *, struct str text);         /* with Infinity and NaN, which Python's json writes */
 json_t *json_member(const json_t *object, struct str key);
 struct str json_str(const json_t *);                             /* empty if it is no string */
 const json_t *json_only(const json_t *object, struct str *tag);  /* the single non-null entry of a tagged union, NULL = none */

@@ -64,6 +64,24 @@ members(void **state)
 	test_ctx_free(c);
 }
 
+/* torch.export until 2.7 writes a program with Python's json, which has names for what is no number. */
+static void
+python(void **state)
+{
+	struct ctx *c = test_ctx();
+	const json_t *j = json_read_python(c, S("{\"a\": -Infinity, \"b\": [Infinity, NaN], \"c\": -1}"));
+
+	(void)state;
+	assert_non_null(j);
+	assert_true(json_number_value(json_object_get(j, "a")) < -1e300);
+	assert_true(json_number_value(json_array_get(json_object_get(j, "b"), 0)) > 1e300);
+	assert_int_equal(json_array_size(json_object_get(j, "b")), 2);
+	assert_int_equal(json_get_int(j, "c", 0), -1);
+	assert_null(json_read_python(c, S("[-Infinit]")));
+	assert_null(read(c, "[Infinity]"));
+	test_ctx_free(c);
+}
+
 static void
 mistakes(void **state)
 {
@@ -109,7 +127,7 @@ deep(void **state)
 int
 main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(values), cmocka_unit_test(members), cmocka_unit_test(mistakes), cmocka_unit_test(deep)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(values), cmocka_unit_test(members), cmocka_unit_test(python), cmocka_unit_test(mistakes), cmocka_unit_test(deep)};
 
 	return cmocka_run_group_tests_name("json", tests, NULL, NULL);
 }
