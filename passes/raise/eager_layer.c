@@ -220,7 +220,7 @@ is_part(const struct graph *g, uint32_t v, unsigned rank)
 {
 	uint32_t n = v && g->vals[v].kind == VAL_NODE ? g->vals[v].node : 0, x = n ? operand_of(g, n, 0) : 0;
 
-	return n && (g->nodes[n].op == OP_ONNX_SPLIT || g->nodes[n].op == OP_ONNX_SLICE) && g->vals[x].kind == VAL_PARAM && g->vals[x].rank == rank && g->vals[v].rank == rank;
+	return n && (g->nodes[n].op == OP_ONNX_SPLIT || g->nodes[n].op == OP_ONNX_SLICE || g->nodes[n].op == OP_SPLIT) && g->vals[x].kind == VAL_PARAM && g->vals[x].rank == rank && g->vals[v].rank == rank;
 }
 
 /* F.linear with rows of a weight and their biases, as nn.MultiheadAttention projects what it does not project at once. */
