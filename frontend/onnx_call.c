@@ -233,11 +233,27 @@ graph_attribute(struct onnx *l, const Onnx__Node *node, const char *name)
 	return NULL;
 }
 
+/* How many tensors a list has that is given as a whole. */
+static bool
+length(const struct graph *g, uint32_t n, int64_t *out)
+{
+	uint32_t list = g->nodes[n].op == OP_ONNX_SEQUENCE_LENGTH && node_args(g, n)->kind == ARG_VAL ? node_args(g, n)->u.val : 0;
+	uint32_t made = list && g->vals[list].kind == VAL_NODE ? g->vals[list].node : 0;
+
+	if (!made || g->nodes[made].op != OP_ONNX_SEQUENCE_CONSTRUCT || node_args(g, made)->kind != ARG_VALS)
+		return false;
+	*out = node_args(g, made)->count;
+	return true;
+}
+
 /* A number that the file fixes. */
 static bool
 constant(const struct onnx *l, uint32_t v, int64_t *out)
 {
 	const struct val *x = &l->g->vals[v];
+
+	if (v && x->kind == VAL_NODE && x->node && length(l->g, x->node, out))
+		return true;
 
 	if (!v || x->data != DATA_INTS || x->ndata != 1)
 		return false;

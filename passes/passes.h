@@ -42,6 +42,7 @@ struct analysis {
 	struct schedule *sched;
 	struct str *assumptions;   uint32_t nassumption, assumption_cap;
 	struct str *unbound;       uint32_t nunbound, unbound_cap;       /* symbols that nobody bound */
+	struct sequences *sequences;       /* of ONNX files: which tensors are in which list (raise/sequences.c) */
 	uint32_t sized, unsized, first_unsized;    /* values that the lowering could and could not size */
 	bool lower_bound;
 	bool scratch_missed;       /* kernels' scratch space was not always cached when the schedule was replayed */

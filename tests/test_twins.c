@@ -1,5 +1,5 @@
 /*
- * Exports of one model in two formats: the events of the ONNX file of either exporter are those of its .pt2. The models are one small layer each with an embedding in
+ * Exports of one model in two formats: the events of the ONNX file of either exporter are those of its .pt2. The models have one small layer each with an embedding in
  * front and a head behind, batch 2 and 8 tokens unless the recipe binds them; the loss is outside. fixtures/truth and fixtures/ops hold the .pt2 form to real PyTorch.
  */
 #include "events.h"
@@ -22,6 +22,9 @@ static const struct twin {
 	{"attention.onnx", "attention", 0},                /* nn.MultiheadAttention without weights as a result */
 	{"attention.legacy.onnx", "attention", 0},
 	{"attention_cross.onnx", "attention_cross", 0},    /* keys of another sequence */
+	{"attention_cross.legacy.onnx", "attention_cross", 0},
+	{"loop.legacy.onnx", "loop", 0},                   /* a list that a loop fills, stacked */
+	{"lists.legacy.onnx", "lists", 12},                /* chunk, split and a loop over a list; a script's chunk is slices whose bounds are computed */
 	{"attention_weights.onnx", "attention_weights", 10},       /* the mean over the heads, which nobody reads, is not in the file, and its operand lives less long */
 };
 

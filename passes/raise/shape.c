@@ -155,9 +155,11 @@ infer(struct analysis *a, bool bound)
 {
 	struct shaper s = {.a = a, .g = a->g, .bound = bound, .bindable = input_symbols(a->g, a->c->a)};
 
-	for (s.n = 1; s.n < s.g->nnode; s.n++)
+	for (s.n = 1; s.n < s.g->nnode; s.n++) {
+		resolve_sequence(&s);
 		if (op_is_onnx(s.g->nodes[s.n].op))
 			shape_node(&s);
+	}
 	resolve_selects(&s);
 	report(&s);
 }

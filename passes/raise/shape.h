@@ -68,6 +68,9 @@ struct sint at_most(struct shaper *, struct sint largest);                 /* a 
 uint32_t selected(const struct shaper *);                                  /* the value that a Select takes; 0 = not decided */
 void resolve_selects(struct shaper *);
 
+/* sequences.c: a node that makes, changes or reads a sequence becomes one on tensors */
+void resolve_sequence(struct shaper *);
+
 /* fold.c, fold_move.c: elements of results that follow from known elements */
 void fold_node(struct shaper *);
 
