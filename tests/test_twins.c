@@ -25,6 +25,7 @@ static const struct twin {
 	{"attention_cross.legacy.onnx", "attention_cross", 0},
 	{"loop.legacy.onnx", "loop", 0},                   /* a list that a loop fills, stacked */
 	{"lists.legacy.onnx", "lists", 12},                /* chunk, split and a loop over a list; a script's chunk is slices whose bounds are computed */
+	{"contiguous.onnx", "contiguous", 0},              /* optimize=False: copies are identities, which the record tells apart */
 	{"attention_weights.onnx", "attention_weights", 10},       /* the mean over the heads, which nobody reads, is not in the file, and its operand lives less long */
 };
 

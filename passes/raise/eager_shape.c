@@ -1,6 +1,8 @@
 /* Rows of eager.def that need code: dtypes, views, and tensors made from sizes. */
 #include "eager.h"
 
+#include <string.h>
+
 /* ---- dtype -------------------------------------------------------------------------------------------------------------------- */
 
 bool
@@ -111,6 +113,24 @@ eager_unsqueeze(struct raiser *r)
 		}
 	if (!n)
 		return false;
+	eager_results(r, n);
+	return true;
+}
+
+/* Nothing, or x.contiguous(), which only the record of the operator tells. */
+bool
+eager_identity(struct raiser *r)
+{
+	struct graph *g = r->g;
+	struct str args = graph_str(g, g->nodes[r->s.n].fx_args);
+	uint32_t n;
+
+	if (!str_starts(graph_str(g, g->nodes[r->s.n].fx_target), S("aten.clone")) || !args.n || !memmem(args.p, args.n, "contiguous_format", 17)) {
+		eager_same(r, r->m.var[0]);
+		return true;
+	}
+	n = eager_node(r, OP_CONTIGUOUS, 1);
+	eager_tensor(r, n, "self", r->m.var[0]);
 	eager_results(r, n);
 	return true;
 }
