@@ -26,6 +26,8 @@ static const struct twin {
 	{"loop.legacy.onnx", "loop", 0},                   /* a list that a loop fills, stacked */
 	{"lists.legacy.onnx", "lists", 12},                /* chunk, split and a loop over a list; a script's chunk is slices whose bounds are computed */
 	{"attention_weights.onnx", "attention_weights", 10},       /* the mean over the heads, which nobody reads, is not in the file, and its operand lives less long */
+	{"pools.onnx", "pools", 0},                        /* adaptive pooling: cells of unequal size, cells that overlap, cells of one size, one cell */
+	{"indices.onnx", "indices", 9},                    /* two lists that index, which are one constant in the file */
 };
 
 static const char *const recipes[] = {
