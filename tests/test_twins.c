@@ -28,6 +28,8 @@ static const struct twin {
 	{"attention_weights.onnx", "attention_weights", 10},       /* the mean over the heads, which nobody reads, is not in the file, and its operand lives less long */
 	{"pools.onnx", "pools", 0},                        /* adaptive pooling: cells of unequal size, cells that overlap, cells of one size, one cell */
 	{"indices.onnx", "indices", 9},                    /* two lists that index, which are one constant in the file */
+	{"cells.onnx", "cells", 0},                        /* nn.LSTMCell, nn.GRUCell with and without biases, nn.RNNCell, in a loop of two steps; first states are zeros that they make */
+	{"cells.legacy.onnx", "cells", 8},                 /* the head lets go of its operand earlier */
 };
 
 static const char *const recipes[] = {
