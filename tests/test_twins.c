@@ -30,6 +30,8 @@ static const struct twin {
 	{"indices.onnx", "indices", 9},                    /* two lists that index, which are one constant in the file */
 	{"cells.onnx", "cells", 0},                        /* nn.LSTMCell, nn.GRUCell with and without biases, nn.RNNCell, in a loop of two steps; first states are zeros that they make */
 	{"cells.legacy.onnx", "cells", 8},                 /* the head lets go of its operand earlier */
+	{"losses.onnx", "losses", 0},                      /* mse, smooth_l1, huber, BCE with logits, soft margin, KL, a mean square of the model's own */
+	{"losses_old.legacy.onnx", "losses_old", 20},      /* mse as mean and sum, BCE with logits; what is let go of when differs */
 };
 
 static const char *const recipes[] = {

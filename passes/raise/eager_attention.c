@@ -223,35 +223,11 @@ read_scores(struct raiser *r, struct sdpa *t, uint32_t scores)
 
 /* ---- the operator ------------------------------------------------------------------------------------------------------------------------- */
 
-/* An argument of the exporter's own record of the operator, as text; empty = not recorded. */
-static struct str
-recorded_arg(const struct raiser *r, int place)
-{
-	struct str args = graph_str(r->g, r->g->nodes[r->s.n].fx_args);
-	int depth = 0;
-	uint32_t start = 8;
-
-	if (!is_recorded(r->g, r->s.n) || !str_starts(args, S("args = (")))
-		return S("");
-	for (uint32_t i = start; i < args.n && depth >= 0; i++) {
-		char c = args.p[i];
-
-		depth += c == '[' || c == '(';
-		depth -= c == ']' || c == ')';
-		if (depth > 0 || (c != ',' && depth == 0))
-			continue;
-		if (place-- == 0)
-			return str_trim(str_sub(args, start, i));
-		start = i + 1;
-	}
-	return S("");
-}
-
 /* The dropout that the exporter's optimiser lost. */
 static double
 dropout(const struct raiser *r, double found)
 {
-	struct str text = recorded_arg(r, 4);
+	struct str text = eager_recorded(r, "aten.scaled_dot_product_attention", 4);
 
 	return text.n ? strtod(text.p, NULL) : found;
 }
@@ -262,7 +238,7 @@ as_recorded(struct raiser *r, int place, uint32_t v)
 {
 	uint32_t n;
 
-	if (!str_starts(recorded_arg(r, place), S("%clone")) || str_starts(graph_str(r->g, r->g->vals[v].name), S("clone")))
+	if (!str_starts(eager_recorded(r, "aten.scaled_dot_product_attention", place), S("%clone")) || str_starts(graph_str(r->g, r->g->vals[v].name), S("clone")))
 		return v;
 	n = eager_node(r, OP_CONTIGUOUS, 1);
 	eager_tensor(r, n, "self", v);
