@@ -32,6 +32,7 @@ static const struct twin {
 	{"cells.legacy.onnx", "cells", 8},                 /* the head lets go of its operand earlier */
 	{"losses.onnx", "losses", 0},                      /* mse, smooth_l1, huber, BCE with logits, soft margin, KL, a mean square of the model's own */
 	{"losses_old.legacy.onnx", "losses_old", 20},      /* mse as mean and sum, BCE with logits; what is let go of when differs */
+	{"causal.onnx", "causal", 0},                      /* scaled_dot_product_attention with is_causal, whose triangle the optimiser folds */
 };
 
 static const char *const recipes[] = {

@@ -87,6 +87,30 @@ is_triangle(const struct graph *g, uint32_t v)
 	return false;
 }
 
+/* "val_31": of the exporter's own making */
+static bool
+is_made_up(struct str name)
+{
+	int64_t n;
+
+	return str_starts(name, S("val_")) && str_int(str_sub(name, 4, name.n), &n);
+}
+
+/* An optimiser folded the triangle into a constant: the record has no mask then; without a record, no operator of the model has made it. */
+static bool
+is_folded_triangle(const struct raiser *r, uint32_t v)
+{
+	const struct graph *g = r->g;
+	int64_t dim[MAX_RANK];
+	unsigned rank;
+
+	if (g->vals[v].kind != VAL_CONST || !eager_size(r, v, dim, &rank) || rank != 2 || dim[0] != dim[1])
+		return false;
+	if (g->nodes[r->s.n].fx_target)
+		return str_eq(eager_recorded(r, "aten.scaled_dot_product_attention", 3), S("None")) && str_eq(eager_recorded(r, "aten.scaled_dot_product_attention", 5), S("True"));
+	return is_made_up(graph_str(g, g->vals[v].name));
+}
+
 /* Zeros where a bool mask is true, -inf elsewhere: attention was given the bool one. */
 static void
 read_mask(struct raiser *r, struct sdpa *t, uint32_t v)
@@ -100,7 +124,7 @@ read_mask(struct raiser *r, struct sdpa *t, uint32_t v)
 		n = maker_of(g, v);
 	}
 	t->mask = v;
-	if (is_triangle(g, v)) {
+	if (is_triangle(g, v) || is_folded_triangle(r, v)) {
 		t->causal = true;
 		t->mask = 0;
 	} else if (is_op(g, n, OP_ONNX_WHERE) && (!g->nodes[n].fx_target || is_recorded(g, n)) && scalar_of(g, operand_of(g, n, 1), &kept) && kept == 0 &&
