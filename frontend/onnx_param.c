@@ -460,7 +460,7 @@ onnx_find_params(struct onnx *l)
 {
 	struct graph *g = l->g;
 	struct use *uses = find_uses(l);
-	bool signature = l->nspec > 1;
+	bool signature = l->nspec > 1, stores = false;
 
 	if (signature) {
 		mark_transposed(l, uses);
@@ -468,9 +468,11 @@ onnx_find_params(struct onnx *l)
 		find_packed(l);
 	}
 	for (uint32_t v = 1; v < g->nval; v++)
-		if (g->vals[v].kind == VAL_CONST && !signature)
+		if (g->vals[v].kind == VAL_CONST && !signature) {
 			judge(l, v, &uses[v], v < l->stored_cap && l->stored[v]);
-	if (!signature)
+			stores |= g->vals[v].kind == VAL_PARAM;
+		}
+	if (!signature && !(stores && from_pytorch(l)))
 		judge_inputs(l, uses);
 	add_counters(l);
 }

@@ -128,6 +128,7 @@ same_without_metadata(void **unused)
 	static const char *const files[] = {
 		"toy_vlm.train.onnx", "llava_tiny.train.onnx", "llama_tiny4.train.onnx", "llama_tiny.train.opset23.onnx", "llava_7b.train.bf16.stack.onnx",
 		"../twins/lstm.legacy.onnx", "../twins/lstm_two.onnx", "../twins/gru_two_ways.onnx",
+		"../twins/pools.onnx", "../twins/cells.onnx", "../twins/losses.onnx", "../twins/causal.onnx",
 	};
 	static const char *const recipes[] = {
 		"{\"precision\": \"fp32\"}", "{\"precision\": \"bf16\"}", "{\"precision\": \"bf16-mixed\"}", "{\"precision\": \"bf16\", \"optimizer\": \"sgd\"}",

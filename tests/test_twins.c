@@ -27,6 +27,13 @@ static const struct twin {
 	{"lists.legacy.onnx", "lists", 12},                /* chunk, split and a loop over a list; a script's chunk is slices whose bounds are computed */
 	{"contiguous.onnx", "contiguous", 0},              /* optimize=False: copies are identities, which the record tells apart */
 	{"attention_weights.onnx", "attention_weights", 10},       /* the mean over the heads, which nobody reads, is not in the file, and its operand lives less long */
+	{"pools.onnx", "pools", 0},                        /* adaptive pooling: cells of unequal size, cells that overlap, cells of one size, one cell */
+	{"indices.onnx", "indices", 9},                    /* two lists that index, which are one constant in the file */
+	{"cells.onnx", "cells", 0},                        /* nn.LSTMCell, nn.GRUCell with and without biases, nn.RNNCell, in a loop of two steps; first states are zeros that they make */
+	{"cells.legacy.onnx", "cells", 8},                 /* the head lets go of its operand earlier */
+	{"losses.onnx", "losses", 0},                      /* mse, smooth_l1, huber, BCE with logits, soft margin, KL, a mean square of the model's own */
+	{"losses_old.legacy.onnx", "losses_old", 20},      /* mse as mean and sum, BCE with logits; what is let go of when differs */
+	{"causal.onnx", "causal", 0},                      /* scaled_dot_product_attention with is_causal, whose triangle the optimiser folds */
 };
 
 static const char *const recipes[] = {

@@ -132,9 +132,12 @@ raise_node(struct raiser *r)
 static bool
 is_needed(const struct raiser *r, uint32_t n)
 {
-	for (uint32_t k = 0; k < r->g->nodes[n].nout; k++)
-		if (r->needed[node_outs(r->g, n)[k]])
+	for (uint32_t k = 0; k < r->g->nodes[n].nout; k++) {
+		uint32_t v = node_outs(r->g, n)[k];
+
+		if (r->needed[v] && r->g->vals[v].node == n)           /* else what was raised already makes it */
 			return true;
+	}
 	return false;
 }
 

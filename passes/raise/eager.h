@@ -32,6 +32,7 @@ void eager_results(struct raiser *, uint32_t node);                        /* it
 void eager_same(struct raiser *, uint32_t val);                            /* the raised node's result is that value */
 uint32_t eager_reads(struct raiser *, uint32_t val);                       /* the value as an operand: a stored transposed one gets its transposition */
 bool eager_write(struct raiser *, const struct motif *, const char *result);       /* of a row: "op(x, name=2, ..)" */
+struct str eager_recorded(const struct raiser *, const char *op, int place);         /* an argument of the exporter's record of that operator, as text; empty = not recorded */
 bool eager_size(const struct raiser *, uint32_t val, int64_t *dim, unsigned *rank);        /* false: not all are numbers */
 
 #define CODE(motif, function) bool eager_##function(struct raiser *);

@@ -87,6 +87,30 @@ is_triangle(const struct graph *g, uint32_t v)
 	return false;
 }
 
+/* "val_31": of the exporter's own making */
+static bool
+is_made_up(struct str name)
+{
+	int64_t n;
+
+	return str_starts(name, S("val_")) && str_int(str_sub(name, 4, name.n), &n);
+}
+
+/* An optimiser folded the triangle into a constant: the record has no mask then; without a record, no operator of the model has made it. */
+static bool
+is_folded_triangle(const struct raiser *r, uint32_t v)
+{
+	const struct graph *g = r->g;
+	int64_t dim[MAX_RANK];
+	unsigned rank;
+
+	if (g->vals[v].kind != VAL_CONST || !eager_size(r, v, dim, &rank) || rank != 2 || dim[0] != dim[1])
+		return false;
+	if (g->nodes[r->s.n].fx_target)
+		return str_eq(eager_recorded(r, "aten.scaled_dot_product_attention", 3), S("None")) && str_eq(eager_recorded(r, "aten.scaled_dot_product_attention", 5), S("True"));
+	return is_made_up(graph_str(g, g->vals[v].name));
+}
+
 /* Zeros where a bool mask is true, -inf elsewhere: attention was given the bool one. */
 static void
 read_mask(struct raiser *r, struct sdpa *t, uint32_t v)
@@ -100,7 +124,7 @@ read_mask(struct raiser *r, struct sdpa *t, uint32_t v)
 		n = maker_of(g, v);
 	}
 	t->mask = v;
-	if (is_triangle(g, v)) {
+	if (is_triangle(g, v) || is_folded_triangle(r, v)) {
 		t->causal = true;
 		t->mask = 0;
 	} else if (is_op(g, n, OP_ONNX_WHERE) && (!g->nodes[n].fx_target || is_recorded(g, n)) && scalar_of(g, operand_of(g, n, 1), &kept) && kept == 0 &&
@@ -223,35 +247,11 @@ read_scores(struct raiser *r, struct sdpa *t, uint32_t scores)
 
 /* ---- the operator ------------------------------------------------------------------------------------------------------------------------- */
 
-/* An argument of the exporter's own record of the operator, as text; empty = not recorded. */
-static struct str
-recorded_arg(const struct raiser *r, int place)
-{
-	struct str args = graph_str(r->g, r->g->nodes[r->s.n].fx_args);
-	int depth = 0;
-	uint32_t start = 8;
-
-	if (!is_recorded(r->g, r->s.n) || !str_starts(args, S("args = (")))
-		return S("");
-	for (uint32_t i = start; i < args.n && depth >= 0; i++) {
-		char c = args.p[i];
-
-		depth += c == '[' || c == '(';
-		depth -= c == ']' || c == ')';
-		if (depth > 0 || (c != ',' && depth == 0))
-			continue;
-		if (place-- == 0)
-			return str_trim(str_sub(args, start, i));
-		start = i + 1;
-	}
-	return S("");
-}
-
 /* The dropout that the exporter's optimiser lost. */
 static double
 dropout(const struct raiser *r, double found)
 {
-	struct str text = recorded_arg(r, 4);
+	struct str text = eager_recorded(r, "aten.scaled_dot_product_attention", 4);
 
 	return text.n ? strtod(text.p, NULL) : found;
 }
@@ -262,7 +262,7 @@ as_recorded(struct raiser *r, int place, uint32_t v)
 {
 	uint32_t n;
 
-	if (!str_starts(recorded_arg(r, place), S("%clone")) || str_starts(graph_str(r->g, r->g->vals[v].name), S("clone")))
+	if (!str_starts(eager_recorded(r, "aten.scaled_dot_product_attention", place), S("%clone")) || str_starts(graph_str(r->g, r->g->vals[v].name), S("clone")))
 		return v;
 	n = eager_node(r, OP_CONTIGUOUS, 1);
 	eager_tensor(r, n, "self", v);

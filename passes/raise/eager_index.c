@@ -63,23 +63,44 @@ plain_index(const struct graph *g, uint32_t v)
 	return v;
 }
 
+static uint32_t
+column(struct raiser *r, uint32_t i, int64_t at)
+{
+	uint32_t n = eager_node(r, OP_SELECT, 1);
+
+	eager_tensor(r, n, "self", i);
+	eager_arg(r, n, "dim", arg_int(-1));
+	eager_arg(r, n, "index", arg_int(at));
+	return eager_out(r, n);
+}
+
+/* The last axis of the indices counts the axes that they index: joined by the exporter, or columns of one tensor. */
+static unsigned
+indices_of(struct raiser *r, uint32_t i, uint32_t *index)
+{
+	uint32_t n = maker_of(r->g, i);
+	unsigned count = 0, rank;
+	int64_t dim[MAX_RANK];
+
+	if (n && r->g->nodes[n].op == OP_ONNX_CONCAT) {
+		for (; count < MAX_RANK && operand_of(r->g, n, count); count++)
+			index[count] = plain_index(r->g, operand_of(r->g, n, count));
+		return count;
+	}
+	index[0] = plain_index(r->g, i);
+	if (index[0] != i || !eager_size(r, i, dim, &rank) || !rank || dim[rank - 1] > MAX_RANK)
+		return 1;
+	for (; count < dim[rank - 1]; count++)
+		index[count] = column(r, i, count);
+	return count;
+}
+
 bool
 eager_gather_nd(struct raiser *r)
 {
-	uint32_t x = operand(&r->s, "data"), i = operand(&r->s, "indices"), index[MAX_RANK], n = maker_of(r->g, i);
-	unsigned count = 0;
+	uint32_t x = operand(&r->s, "data"), i = operand(&r->s, "indices"), index[MAX_RANK];
 
-	if (!x || !i || attr_int(&r->s, "batch_dims") != 0)
-		return false;
-	if (!n || r->g->nodes[n].op != OP_ONNX_CONCAT) {
-		index[count++] = plain_index(r->g, i);
-	} else {
-		while (count < MAX_RANK && operand_of(r->g, n, count)) {
-			index[count] = plain_index(r->g, operand_of(r->g, n, count));
-			count++;
-		}
-	}
-	return index_at(r, x, 0, index, count);
+	return x && i && attr_int(&r->s, "batch_dims") == 0 && index_at(r, x, 0, index, indices_of(r, i, index));
 }
 
 /* masked_scatter: as many of the source's elements as the mask has places, written at those places. */
@@ -116,16 +137,12 @@ masked_scatter(struct raiser *r)
 bool
 eager_scatter_nd(struct raiser *r)
 {
-	uint32_t n, i = operand(&r->s, "indices"), make = maker_of(r->g, i), index[MAX_RANK];
-	unsigned count = 0;
+	uint32_t n, index[MAX_RANK];
+	unsigned count;
 
 	if (masked_scatter(r))
 		return true;
-	if (make && r->g->nodes[make].op == OP_ONNX_CONCAT)
-		for (; count < MAX_RANK && operand_of(r->g, make, count); count++)
-			index[count] = plain_index(r->g, operand_of(r->g, make, count));
-	else
-		index[count++] = plain_index(r->g, i);
+	count = indices_of(r, operand(&r->s, "indices"), index);
 	n = eager_node(r, OP_INDEX_PUT, 1);
 	eager_tensor(r, n, "self", operand(&r->s, "data"));
 	eager_tensors(r, n, "indices", index, count);

@@ -1,4 +1,4 @@
-/* Rows of eager.def that need code: normalisation, dropout, losses, convolution, pooling. */
+/* Rows of eager.def that need code: normalisation, dropout, convolution, pooling. */
 #include "eager.h"
 
 #include <string.h>
@@ -237,35 +237,6 @@ eager_linear_of_parts(struct raiser *r)
 	eager_tensor(r, n, "bias", b);
 	eager_results(r, n);
 	return true;
-}
-
-/* ---- losses --------------------------------------------------------------------------------------------------------------------------- */
-
-static bool
-loss(struct raiser *r, unsigned op, uint32_t x)
-{
-	struct str how = attr_str(&r->s, "reduction");
-	uint32_t n = eager_node(r, op, 1);
-
-	eager_tensor(r, n, "self", x);
-	eager_tensor(r, n, "target", operand_at(&r->s, 1));
-	eager_tensor(r, n, "weight", operand_at(&r->s, 2));
-	eager_arg(r, n, "reduction", arg_int(str_eq(how, S("none")) ? 0 : str_eq(how, S("sum")) ? 2 : 1));
-	eager_arg(r, n, "ignore_index", *arg_of(&r->s, "ignore_index"));
-	eager_results(r, n);
-	return true;
-}
-
-bool
-eager_cross_entropy(struct raiser *r)
-{
-	return loss(r, OP_CROSS_ENTROPY, r->m.var[0]);
-}
-
-bool
-eager_nll_loss(struct raiser *r)
-{
-	return loss(r, OP_NLL_LOSS_ND, r->m.var[0]);
 }
 
 /* ---- convolution ------------------------------------------------------------------------------------------------------------------------ */
