@@ -1,6 +1,6 @@
 # memcrest. "make demo" and "make check" do everything, from missing packages on; README.md lists the other targets.
 #
-# Objects go to build/VARIANT/: release (default), debug (verifier, assertions), asan (debug with ASan and UBSan), tsan.
+# Objects go to build/VARIANT/: release (default), debug (verifier, assertions), asan (debug with ASan and UBSan), tsan, cov.
 
 CC = gcc
 PREFIX = /usr/local
@@ -15,6 +15,7 @@ OPT_debug = -O0 -g
 # clang takes NULL + 0 for an error, which later C standards allow; gcc's check, in asan, sees the overflows that matter
 OPT_fuzz = -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize=pointer-overflow -fno-sanitize-recover=undefined -fno-omit-frame-pointer -DMC_ARENA_MALLOC
 OPT_tsan = -O1 -g -fsanitize=thread
+OPT_cov = -O0 -g --coverage
 OPT_asan = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -DMC_ARENA_MALLOC
 CFLAGS = $(OPT_$(VARIANT))
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden $(WARN) $(CFLAGS) -I$(B) -isystem /usr/include/libxml2
@@ -102,6 +103,14 @@ valgrind:
 	@$(MAKE) --no-print-directory VARIANT=debug valgrind_run
 valgrind_run: $(B)/memcrest $(TEST_BIN)
 	for t in $(TEST_BIN); do valgrind -q --error-exitcode=9 --leak-check=full $$t || exit 1; done
+
+# Which lines the tests run; build/cov/lines has every line.
+coverage:
+	@$(MAKE) --no-print-directory VARIANT=cov coverage_run
+coverage_run: $(B)/memcrest $(TEST_BIN)
+	find $(B) -name '*.gcda' -delete
+	sh tests/run.sh $(B)/memcrest $(TEST_BIN)
+	@sh tests/coverage.sh $(B)
 
 # Each target of tests/fuzz_targets.c for FUZZ_SECONDS of libFuzzer, on one core; what it finds stays in build/fuzz/found.
 FUZZ_SECONDS = 60
@@ -202,4 +211,4 @@ clean:
 
 -include $(OBJ:.o=.d) $(B)/main.d $(B)/cli_options.d $(B)/cli_pair.d $(B)/cli_terminal.d $(wildcard $(B)/tests/*.d)
 
-.PHONY: adversary all bench check clean damage demo deps docs embed examples fuzz golden install lint python_tests tests torture tsan tsan_run valgrind valgrind_run wheel
+.PHONY: adversary all bench check clean coverage coverage_run damage demo deps docs embed examples fuzz golden install lint python_tests tests torture tsan tsan_run valgrind valgrind_run wheel

@@ -10,7 +10,8 @@
  *
  * Sizes are bytes. Objects belong to the caller, who frees them with the function of their name; text that a function returns belongs to
  * the object that it was asked of. The library never prints, exits, or keeps global state. Different objects may be used in different
- * threads; one model may be analysed by several threads at once.
+ * threads; one model may be analysed by several threads at once. Numbers have a decimal point whatever the process's locale is; a callback may run while
+ * its thread's locale is "C".
  */
 #ifndef MEMCREST_H
 #define MEMCREST_H

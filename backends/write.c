@@ -126,12 +126,17 @@ mc_sweep_write(const mc_sweep *s, const char *format, mc_write_fn *fn, void *use
 {
 	const struct table_backend *b = table_backend_by_name(format);
 	struct out o = {.fn = fn, .user = user};
+	locale_t before;
+	mc_status st;
 
 	if (!b || !s || !s->s.rows)
 		return MC_BAD_INPUT;
 	o.b.write = forward;
 	o.b.user = &o;
-	return finish(&o, b->write(&s->s, &o.b));
+	before = plain_locale();
+	st = finish(&o, b->write(&s->s, &o.b));
+	uselocale(before);
+	return st;
 }
 
 int

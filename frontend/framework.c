@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum how { COPY, MAP, REFINE, REFUSE };
+enum how { COPY, MAP, REFINE, REFUSE, ELSEWHERE };
 
 static const struct from {
 	uint8_t file, how;
@@ -157,11 +157,35 @@ set_key(struct applying *p, const struct from *row, const json_t *value, struct 
 	return true;
 }
 
+/* The words of a list one after the other: ["full_shard", "auto_wrap"]. */
+static struct str
+words(struct applying *p, const json_t *value)
+{
+	struct str text = S("");
+
+	if (!json_is_array(value))
+		return json_text_of(p->c, value);
+	for (size_t i = 0; i < json_array_size(value); i++)
+		text = str_fmt(p->c->a, "%.*s%s%.*s", SFMT(text), i ? " " : "", SFMT(json_text_of(p->c, json_array_get(value, i))));
+	return text;
+}
+
+/* Files are read in any order: what another one says may follow. */
+static bool
+note_elsewhere(struct applying *p, const struct from *row, const json_t *value)
+{
+	if (!is_off(value) && !p->r->files[framework_by_name(str_of(row->key))])
+		p->ignored = str_list(p->c->a, p->ignored, "%s (another file, which --%s gives)", row->path, row->key);
+	return true;
+}
+
 static bool
 set(struct applying *p, const struct from *row, const json_t *value)
 {
-	struct str text = json_text_of(p->c, value);
+	struct str text = row->how == MAP ? words(p, value) : json_text_of(p->c, value);
 
+	if (row->how == ELSEWHERE)
+		return note_elsewhere(p, row, value);
 	if (!agrees(p, row, value))
 		return false;
 	if (is_auto(value)) {

@@ -4,7 +4,20 @@
  */
 #include "frontend.h"
 
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* 2e8 is a whole number to whoever wrote it. */
+static struct str
+real_text(struct ctx *c, double f)
+{
+	struct str s = str_fmt(c->a, "%.15g", f);
+
+	if (fabs(f) < 9e15 && f == floor(f))
+		return str_fmt(c->a, "%lld", (long long)f);
+	return strtod(s.p, NULL) == f && str_find(s, 'e') < 0 ? s : str_fmt(c->a, "%.17f", f);
+}
 
 struct str
 json_text_of(struct ctx *c, const json_t *j)
@@ -14,7 +27,7 @@ json_text_of(struct ctx *c, const json_t *j)
 	if (json_is_integer(j))
 		return str_fmt(c->a, "%lld", (long long)json_integer_value(j));
 	if (json_is_real(j))
-		return str_fmt(c->a, "%.17f", json_real_value(j));
+		return real_text(c, json_real_value(j));
 	if (json_is_boolean(j))
 		return json_is_true(j) ? S("true") : S("false");
 	return json_is_null(j) ? S("null") : json_is_array(j) ? S("a list") : S("an object");

@@ -178,7 +178,6 @@ struct locals {
 };
 
 #define MAX_ELEMENTS 1000000u      /* of one list; of all, four times that */
-#define MAX_NEST 2000u             /* a few hundred bytes of stack each */
 
 struct script {
 	struct ctx *c;
@@ -198,7 +197,7 @@ struct script {
 	bool no_grad, is_traced, is_frozen;
 	uint32_t line;             /* of the running statement */
 	uint32_t depth;            /* of calls */
-	uint32_t nest;             /* of expressions and blocks, over all calls */
+	uint32_t nest;             /* of expressions and, twice, blocks, over all calls: what they take of the stack */
 	uint32_t region;           /* branches around that are not decided yet */
 	uint64_t steps, elements;  /* statements run, elements of lists made */
 };
@@ -236,6 +235,7 @@ bool script_outputs(struct script *, const struct thing *);
 /* script_run.c */
 bool script_call(struct script *, struct closure, const struct thing *args, const uint32_t *keyword, uint32_t n, struct thing *out);
 bool script_block(struct script *, const struct stmt *);
+bool script_may_nest(const struct script *, uint32_t more);
 struct thing *local_find(struct script *, uint32_t name);
 void local_set(struct script *, uint32_t name, struct thing);
 bool script_assign(struct script *, const struct stmt *);

@@ -202,7 +202,7 @@ script_eval(struct script *s, const struct term *t, uint32_t results, struct thi
 {
 	bool ok;
 
-	if (s->nest >= MAX_NEST)
+	if (!script_may_nest(s, 1))
 		return script_fail(s, "calls are nested too deep");
 	s->nest++;
 	ok = eval(s, t, results, out);

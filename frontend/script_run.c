@@ -290,12 +290,19 @@ run_stmt(struct script *s, const struct stmt *st)
 	}
 }
 
+/* At the default limit no more than about 40 KiB of stack; exported models reach half of it. */
+bool
+script_may_nest(const struct script *s, uint32_t more)
+{
+	return s->nest + more <= s->c->lim.depth + s->c->lim.depth / 4;
+}
+
 bool
 script_block(struct script *s, const struct stmt *st)
 {
-	if (s->nest >= MAX_NEST)
+	if (!script_may_nest(s, 2))
 		return script_fail(s, "calls are nested too deep");
-	s->nest++;
+	s->nest += 2;
 	for (; st && !s->frame->returned; st = st->next) {
 		s->line = st->line;
 		if (++s->steps > MAX_STEPS)
@@ -307,6 +314,6 @@ script_block(struct script *s, const struct stmt *st)
 		if (!run_stmt(s, st))
 			return false;
 	}
-	s->nest--;
+	s->nest -= 2;
 	return true;
 }

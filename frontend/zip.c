@@ -57,6 +57,18 @@ locate(const struct zip_archive *a, struct str name)
 	return zip_name_locate(a->z, path, ZIP_FL_ENC_RAW);
 }
 
+static const char *
+why_not(const zip_error_t *e)
+{
+	int code = zip_error_code_zip(e);
+	bool cut = code == ZIP_ER_NOZIP;
+
+#ifdef ZIP_ER_TRUNCATED_ZIP                   /* since libzip 1.11 */
+	cut = cut || code == ZIP_ER_TRUNCATED_ZIP;
+#endif
+	return cut ? "the directory at its end is missing: the file is cut off" : zip_error_strerror((zip_error_t *)e);
+}
+
 static struct zip_archive *
 open_zip(struct ctx *c, const struct source *src, bool quiet)
 {
@@ -69,7 +81,7 @@ open_zip(struct ctx *c, const struct source *src, bool quiet)
 	a->z = zs ? zip_open_from_source(zs, ZIP_RDONLY, &e) : NULL;
 	if (!a->z) {
 		if (!quiet)
-			diag(c, DIAG_ZIP_BAD, zip_error_code_zip(&e) == ZIP_ER_NOZIP ? "the directory at its end is missing: the file is cut off" : zip_error_strerror(&e));
+			diag(c, DIAG_ZIP_BAD, why_not(&e));
 		zip_source_free(zs);
 		zip_error_fini(&e);
 		return NULL;

@@ -85,9 +85,17 @@ ctx_status(struct ctx *c, bool ok)
 	return ok && !c->nerror ? MC_OK : MC_BAD_INPUT;
 }
 
+/* Numbers are read and written with a decimal point, whatever the locale of the program around us; the C locale is ready in the C library and takes no memory. */
+locale_t
+plain_locale(void)
+{
+	return uselocale(newlocale(LC_ALL_MASK, "C", (locale_t)0));
+}
+
 mc_status
 ctx_enter(struct ctx *c, bool (*work)(void *), void *arg)
 {
+	locale_t before = plain_locale();
 	jmp_buf door;
 	mc_status st;
 
@@ -101,6 +109,7 @@ ctx_enter(struct ctx *c, bool (*work)(void *), void *arg)
 		st = ctx_status(c, work(arg));
 	}
 	arena_door(c->a, NULL);
+	uselocale(before);
 	return st;
 }
 

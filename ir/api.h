@@ -5,6 +5,8 @@
 #include "../memcrest.h"
 #include "report.h"
 
+#include <locale.h>
+
 struct mc_model {
 	struct ctx c;
 	struct graph *g;           /* NULL if loading failed */
@@ -40,8 +42,11 @@ mc_status ctx_status(struct ctx *, bool ok);                      /* after work:
 
 /*
  * The door of a public function: work(arg) runs with the arena's jump target set; running out of memory or over a limit ends it
- * and becomes a status and a diagnostic.
+ * and becomes a status and a diagnostic. Meanwhile the thread's locale is "C".
  */
 mc_status ctx_enter(struct ctx *, bool (*work)(void *), void *arg);
+
+/* This thread's locale becomes "C", until uselocale() gets back what is returned. ctx_enter() does both. */
+locale_t plain_locale(void);
 
 #endif

@@ -228,11 +228,13 @@ run_round(struct advisor *x, const mc_options *o, unsigned threads, mc_progress_
 	w->s.axes = &axis;
 	w->s.naxis = 1;
 	st = mc_sweep_run(w, o, threads, progress, user);
-	if (w->s.nrow == n && ctx_enter(&x->s->c, keep_rows, x) == MC_OK)
+	if (w->s.nrow == n)                    /* a round of which nothing can be run is a round without advice */
+		st = ctx_enter(&x->s->c, keep_rows, x);
+	if (w->s.nrow == n && st == MC_OK)
 		memcpy(x->rows + x->round, w->s.rows, n * sizeof *x->rows);
 	mc_sweep_free(w);
 	free(text);
-	return st == MC_NO_MEMORY ? st : MC_OK;        /* a round of which nothing can be run is a round without advice */
+	return st;
 }
 
 static bool
@@ -344,6 +346,10 @@ take_base(void *arg)
 	t->x->s->s.file = t->x->m->c.file;
 	for (uint32_t i = 0; i < t->r->c.ndiag; i++)
 		diag_pass_on(&t->x->s->c, &t->r->c.diags[i]);
+	if (t->r->c.last_words.code)
+		diag_pass_on(&t->x->s->c, &t->r->c.last_words);
+	if (!r->sched)
+		return false;
 	*now = (struct sweep_row){.ok = true, .lower_bound = t->r->incomplete, .tensors = r->steps[r->peak_step].tensors, .allocated = r->memory.allocated,
 	    .reserved = r->memory.reserved, .process_low = r->memory.process_low, .process_high = r->memory.process_high, .verdict = r->verdict,
 	    .step = r->peak_step, .phase = r->steps[r->peak_step].phase};

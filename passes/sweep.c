@@ -307,8 +307,8 @@ make_rows(void *arg)
 	for (uint32_t i = 0; i < s->s.naxis; i++)
 		if (!s->s.axes[i].fitted && (!mul_u64(n, s->s.axes[i].n, &n) || n > SWEEP_ROWS))
 			return diag(&s->c, DIAG_TOO_MANY, "configurations", (unsigned long long)SWEEP_ROWS);
-	s->s.nrow = (uint32_t)n;
 	s->s.rows = NEW(s->c.a, struct sweep_row, n);
+	s->s.nrow = (uint32_t)n;
 	return true;
 }
 

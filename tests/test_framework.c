@@ -272,12 +272,83 @@ large_yaml(void **state)
 	test_ctx_free(c);
 }
 
+/* What the tools themselves write: whole numbers as 2e8, FSDP's options as a list, precisions in capitals. */
+static void
+as_written(void **state)
+{
+	mc_recipe *r = mc_recipe_new();
+
+	(void)state;
+	assert_int_equal(give(r, "deepspeed", "{\"zero_optimization\": {\"stage\": 3, \"reduce_bucket_size\": 2e8, \"sub_group_size\": 1e9}, \"gradient_clipping\": 0.5}"), MC_OK);
+	expect(r, "parallel.reduce_bucket", "200000000");
+	expect(r, "parallel.sub_group", "1000000000");
+	expect(r, "parallel.gradient_clipping", "0.5");
+	mc_recipe_free(r);
+
+	r = mc_recipe_new();
+	assert_int_equal(give(r, "training-args", "{\"fsdp\": [\"full_shard\", \"auto_wrap\"], \"fsdp_config\": {\"version\": 2}}"), MC_OK);
+	expect(r, "parallel.strategy", "fsdp2");
+	assert_int_equal(give(r, "training-args", "{\"fsdp\": [\"shard_grad_op\"], \"fsdp_config\": {}}"), MC_OK);
+	expect(r, "parallel.strategy", "fsdp1");
+	expect(r, "parallel.reshard", "false");
+	assert_int_equal(give(r, "training-args", "{\"fsdp\": [], \"fsdp_config\": {\"reshard_after_forward\": false}}"), MC_OK);
+	expect(r, "parallel.strategy", "none");
+	expect(r, "parallel.reshard", "default");  /* without FSDP it says nothing */
+	mc_recipe_free(r);
+
+	r = mc_recipe_new();
+	assert_int_equal(give(r, "accelerate", "mixed_precision: BF16\nnum_processes: 1\n"), MC_OK);
+	expect(r, "precision", "bf16-mixed");
+	mc_recipe_free(r);
+}
+
+/* A file that names DeepSpeed's says so until that is given. */
+static void
+other_files(void **state)
+{
+	mc_recipe *r = mc_recipe_new();
+
+	(void)state;
+	assert_int_equal(give(r, "accelerate", "distributed_type: DEEPSPEED\ndeepspeed_config:\n  deepspeed_config_file: z3.json\n"), MC_OK);
+	assert_true(notes(r, "deepspeed_config.deepspeed_config_file (another file, which --deepspeed gives)"));
+	assert_int_equal(give(r, "training-args", "{\"deepspeed\": \"z3.json\"}"), MC_OK);
+	assert_true(notes(r, "; it also has deepspeed (another file, which --deepspeed gives)"));
+	assert_int_equal(give(r, "deepspeed", "{\"zero_optimization\": {\"stage\": 3}}"), MC_OK);
+	assert_false(notes(r, "another file"));
+	expect(r, "parallel.strategy", "zero3");
+	mc_recipe_free(r);
+}
+
+/* What changes memory and is not modelled is refused, not listed among what is ignored. */
+static void
+not_modelled(void **state)
+{
+	static const struct {
+		const char *kind, *text;
+	} files[] = {
+		{"peft", "{\"peft_type\": \"LORA\", \"layer_replication\": [[0, 2], [1, 2]]}"}, {"deepspeed", "{\"zero_optimization\": {\"stage\": 3, \"mics_shard_size\": 4}}"},
+		{"deepspeed", "{\"torch_autocast\": {\"enabled\": true}}"}, {"deepspeed", "{\"tensor_parallel\": {\"autotp_size\": 2}}"}, {"training-args", "{\"fsdp\": [\"hybrid_shard\"]}"},
+		{"accelerate", "mixed_precision: FP8\n"},
+	};
+	mc_diagnostic d;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+		mc_recipe *r = mc_recipe_new();
+
+		if (give(r, files[i].kind, files[i].text) != MC_BAD_INPUT)
+			fail_msg("%s is not refused", files[i].text);
+		assert_int_equal(mc_recipe_diagnostics(r, &d, 1), 1);
+		mc_recipe_free(r);
+	}
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(training_arguments), cmocka_unit_test(deepspeed_auto), cmocka_unit_test(deepspeed_alone), cmocka_unit_test(adapters), cmocka_unit_test(accelerate),
-		cmocka_unit_test(user_counts_more), cmocka_unit_test(contradictions), cmocka_unit_test(yaml), cmocka_unit_test(large_yaml),
+		cmocka_unit_test(user_counts_more), cmocka_unit_test(contradictions), cmocka_unit_test(yaml), cmocka_unit_test(large_yaml), cmocka_unit_test(as_written), cmocka_unit_test(other_files), cmocka_unit_test(not_modelled),
 	};
 
 	return cmocka_run_group_tests_name("framework", tests, NULL, NULL);

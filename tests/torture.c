@@ -1,7 +1,7 @@
 /*
  * torture FILE..: every allocation of a run fails in turn: once that one alone, once it and all behind it. The run must end with a status and
  * give everything back; one that says it went well must have the numbers of the run in which nothing failed. Then the same for writing the report
- * of the first and of the last file in every format, and what is written of two reports. A line that a library prints is a failure, too.
+ * of the first and of the last file in every format, what is written of two reports, and inspect, sweep and advise. A line that a library prints is a failure, too.
  *
  * malloc and its kin are this program's own, in front of the C library's, so that the libraries underneath are tortured, too.
  */
@@ -173,6 +173,7 @@ is_fine(struct outcome o, struct outcome want)
 struct ready {                     /* what there is to write */
 	mc_model *m;
 	mc_report *r;
+	mc_recipe *recipe;
 	mc_sweep *sweep;
 	mc_diff *diff;
 	struct text {
@@ -233,6 +234,64 @@ make_diff(const struct ready *a, const char *format, struct sum *s)
 	return st;
 }
 
+static mc_status
+inspect(const struct ready *a, const char *format, struct sum *s)
+{
+	mc_report *r = NULL;
+	mc_status st = mc_inspect(a->m, NULL, NULL, &r);
+
+	if (st == MC_OK)
+		st = mc_write(r, format, digest, s);
+	mc_report_free(r);
+	return st;
+}
+
+static int
+finds_lack(void *user, const void *data, size_t n)
+{
+	*(bool *)user |= memmem(data, n, "memory", 6) != NULL;
+	return 0;
+}
+
+/* A row that lacked memory says so in the row. */
+static mc_status
+table_status(const mc_sweep *w, mc_status st, const char *format, struct sum *s)
+{
+	bool lacks = false;
+
+	if (st != MC_OK && st != MC_INCOMPLETE)
+		return st == MC_BAD_INPUT && !mc_sweep_diagnostics(w, NULL, 0) ? MC_BAD_INPUT : MC_NO_MEMORY;
+	if (mc_sweep_write(w, "csv", finds_lack, &lacks) != MC_OK || lacks)
+		return MC_NO_MEMORY;
+	return mc_sweep_write(w, format, digest, s);
+}
+
+static mc_status
+sweep(const struct ready *a, const char *format, struct sum *s)
+{
+	mc_sweep *w = NULL;
+	mc_status st = mc_sweep_new(a->m, NULL, &w);
+
+	if (st == MC_OK)
+		st = mc_sweep_vary(w, "grad_accum", "1,2");
+	if (st == MC_OK)
+		st = mc_sweep_run(w, NULL, 1, NULL, NULL);
+	st = w ? table_status(w, st, format, s) : MC_NO_MEMORY;
+	mc_sweep_free(w);
+	return st;
+}
+
+static mc_status
+advise(const struct ready *a, const char *format, struct sum *s)
+{
+	mc_sweep *w = NULL;
+	mc_status st = mc_advise(a->m, a->recipe, NULL, 1, NULL, NULL, &w);
+
+	st = w ? table_status(w, st, format, s) : MC_NO_MEMORY;
+	mc_sweep_free(w);
+	return st;
+}
+
 /* Bytes that were printed since the last call; standard error goes to a file. */
 static off_t
 printed(void)
@@ -285,12 +344,12 @@ static unsigned long
 torture_writers(const char *path)
 {
 	static const char *const diffs[] = {"text", "md", "html", "json"}, *const tables[] = {"text", "csv", "json"};
-	struct ready a = {.m = NULL};
+	struct ready a = {.recipe = mc_recipe_new()};
 	struct text formats = {NULL, 0};
 	unsigned long bad = 0;
 	char *line, *save = NULL;
 
-	if (mc_load_path(path, NULL, &a.m) != MC_OK || mc_analyze(a.m, NULL, NULL, &a.r) > MC_INCOMPLETE || mc_write(a.r, "json", append, &a.json) != MC_OK ||
+	if (mc_recipe_set(a.recipe, "budget", "1MiB") != MC_OK || mc_load_path(path, NULL, &a.m) != MC_OK || mc_analyze(a.m, NULL, NULL, &a.r) > MC_INCOMPLETE || mc_write(a.r, "json", append, &a.json) != MC_OK ||
 	    mc_write(a.r, "snapshot", append, &a.pickle) != MC_OK || mc_diff_reports(a.json.p, a.json.n, "a", a.json.p, a.json.n, "b", &a.diff) != MC_OK ||
 	    mc_sweep_new(a.m, NULL, &a.sweep) != MC_OK || mc_sweep_vary(a.sweep, "optimizer", "sgd,adamw") != MC_OK ||
 	    mc_sweep_run(a.sweep, NULL, 1, NULL, NULL) > MC_INCOMPLETE || mc_list("formats", append, &formats) != MC_OK || append(&formats, "", 1)) {
@@ -309,12 +368,14 @@ torture_writers(const char *path)
 	for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
 		bad += torture_writer(&a, "table", tables[i], write_table);
 	bad += torture_writer(&a, "reading", "reports", make_diff) + torture_writer(&a, "reading", "measured", make_diff);
+	bad += torture_writer(&a, "inspect", "json", inspect) + torture_writer(&a, "sweep", "text", sweep) + torture_writer(&a, "advise", "text", advise);
 	if (mc_can_annotate(a.m))
 		bad += torture_writer(&a, "copy", "onnx", write_copy);
 	mc_sweep_free(a.sweep);
 	mc_diff_free(a.diff);
 	mc_report_free(a.r);
 	mc_model_free(a.m);
+	mc_recipe_free(a.recipe);
 	free(formats.p);
 	free(a.json.p);
 	free(a.pickle.p);

@@ -112,6 +112,33 @@ is_private(struct raiser *r)
 	return true;
 }
 
+/* Every result that something reads has another in its place, as a mask of dropout or indices of a pool have not. */
+static bool
+is_replaced(const struct raiser *r, uint32_t n)
+{
+	for (uint32_t k = 0; k < r->g->nodes[n].nout; k++) {
+		uint32_t v = node_outs(r->g, n)[k];
+
+		if (r->needed[v] && !r->with[v] && r->g->vals[v].node == n)
+			return false;
+	}
+	return true;
+}
+
+static void
+keep_node(struct raiser *r, uint32_t n)
+{
+	for (uint32_t k = 0; k < r->g->nodes[n].nout; k++) {
+		uint32_t v = node_outs(r->g, n)[k];
+
+		r->with[v] = 0;
+		if (v) {
+			r->g->vals[v].node = n;
+			r->g->vals[v].out = k;
+		}
+	}
+}
+
 static bool
 raise_node(struct raiser *r)
 {
@@ -121,8 +148,9 @@ raise_node(struct raiser *r)
 
 		if (!motif_match(row->motif, &r->s, r->s.n, &r->m) || !is_private(r))
 			continue;
-		if (row->code ? row->code(r) : eager_write(r, row->motif, row->result))
+		if ((row->code ? row->code(r) : eager_write(r, row->motif, row->result)) && is_replaced(r, r->s.n))
 			return true;
+		keep_node(r, r->s.n);
 		for (uint32_t n = kept; n < r->g->nnode; n++)
 			r->g->nodes[n].flags |= NF_DEAD;
 	}
