@@ -365,6 +365,14 @@ narrowed(struct returns *r, uint32_t n, uint32_t v)
 	return y;
 }
 
+static void
+read_instead(struct graph *g, uint32_t n, uint32_t v, uint32_t with)
+{
+	for (struct operands it = operands_of(g, n); operand_next(&it);)
+		if (it.val == v)
+			*it.slot = with;
+}
+
 /* Of two activations either may be the one that was converted. */
 static bool
 has_low_weights(const struct returns *r, uint32_t n)
@@ -386,8 +394,9 @@ narrow_rest(struct returns *r)
 
 		for (struct operands it = operands_of(g, n); narrow && operand_next(&it);)
 			if (it.val < r->nval && g->vals[it.val].kind == VAL_NODE && read_dtype(r, it.val, n) == DT_FP32) {
-				*it.slot = narrowed(r, n, it.val);
+				read_instead(g, n, it.val, narrowed(r, n, it.val));
 				place_behind(r, n - 1);
+				it = operands_of(g, n);        /* the new node may have moved them */
 			}
 		for (uint32_t i = 0; i < g->nodes[n].nout; i++) {
 			uint32_t v = node_outs(g, n)[i];

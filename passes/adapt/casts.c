@@ -255,14 +255,17 @@ convert_new(struct casts *k, uint32_t n)
 {
 	unsigned op = k->g->nodes[n].op;
 	struct arg *dtype = node_arg(k->g, n, "dtype");
+	bool table = op == OP_LINSPACE || op == OP_ARANGE || op == OP_EYE;
 	uint32_t named;
 	enum said said;
 
-	if (op != OP_ZEROS && op != OP_ONES && op != OP_FULL && op != OP_EMPTY && op != OP_SCALAR_TENSOR && op != OP_RAND && op != OP_ZEROS_LIKE && op != OP_FULL_LIKE)
+	if (!table && op != OP_ZEROS && op != OP_ONES && op != OP_FULL && op != OP_EMPTY && op != OP_SCALAR_TENSOR && op != OP_RAND && op != OP_ZEROS_LIKE && op != OP_FULL_LIKE)
 		return;
 	if (dtype->kind != ARG_DTYPE || dtype->dtype != k->g->file_dtype)
 		return;
 	said = source_says(k->g, n);
+	if (table && said != SAID_BACK)
+		return;
 	if (op == OP_RAND && str_eq(k->g->format, S("onnx")) && !k->g->nodes[n].nframe)
 		said = SAID_BACK;          /* nothing says otherwise: random numbers are drawn for the tensor that they meet */
 	named = said == SAID_BACK && k->g->file_dtype == DT_FP32 ? casts_named(k, n) : 0;
@@ -285,6 +288,30 @@ convert_mask(struct casts *k, uint32_t n)
 		return;
 	if (g->vals[x->u.val].kind == VAL_CONST && g->vals[x->u.val].rank == 0 && g->vals[x->u.val].dtype == DT_FP32)
 		g->vals[x->u.val].dtype = (uint8_t)k->a->plan.param_dtype;
+}
+
+/* Operators of which tables of angles are made, in fp32, and conversions, which say what dtype is meant. */
+static bool
+wants_fp32(unsigned op)
+{
+	return op == OP_COS || op == OP_SIN || op == OP_EXP || op == OP_LOG || op == OP_POW || op == OP_TO || op == OP_MATMUL || op == OP_EMBEDDING || op == OP_INDEX;
+}
+
+/* What an ONNX exporter computed because it could, zeros for a state or ones for a count, the program makes in the dtype of what it meets. */
+static void
+convert_constants(struct casts *k)
+{
+	struct graph *g = k->g;
+	bool *wide = NEW(g->c->a, bool, g->nval);
+
+	if (g->file_dtype != DT_FP32 || !str_eq(g->format, S("onnx")))
+		return;
+	for (uint32_t n = 1; n < g->nnode; n++)
+		for (struct operands it = operands_of(g, n); operand_next(&it);)
+			wide[it.val] |= wants_fp32(g->nodes[n].op);
+	for (uint32_t v = 1; v < g->nval; v++)
+		if (g->vals[v].kind == VAL_CONST && g->vals[v].rank && !g->vals[v].full && g->vals[v].dtype == DT_FP32 && !wide[v])
+			g->vals[v].dtype = (uint8_t)k->a->plan.param_dtype;
 }
 
 static void
@@ -313,6 +340,7 @@ pass_casts(struct analysis *a)
 	k.written = NEW(a->c->a, bool, g->nnode);
 	k.folded = NEW(a->c->a, bool, g->nnode);
 	k.renamed = NEW(a->c->a, uint32_t, g->nval);
+	convert_constants(&k);
 	for (uint32_t n = 1; n < g->nnode; n++) {
 		uint32_t src = derived_from(&k, n);
 
