@@ -1,7 +1,7 @@
 /*
  * One model, several files, one answer: exports of the same model by torch.export, torch.jit.trace and the ONNX exporter under the same
  * recipe give the same peak, factors and modalities within 0.2 %, the same phase and the same parameters; after run_decompositions() to the byte.
- * soft.* and net.* are one model each, written by torch 2.1, 2.5, 2.7 and 2.13; Dynamo's stack traces, of the older ones, leave frames out, which
+ * soft.* and net.* are one model each, written by torch 2.1, 2.3, 2.5, 2.7 and 2.13; Dynamo's stack traces, of the older ones, leave frames out, which
  * moves what adapters hold.
  * decomposed.pt2 has recurrent layers of all kinds, weight_norm, and writes in place: into values, into views of them, by index and by mask.
  */
@@ -22,6 +22,7 @@ static const struct pair {
 } pairs[] = {
 	{"", "decomposed.pt2", "decomposed.core.pt2", 0, 0, NULL},
 	{"", "soft.torch213.pt2", "soft.torch21.pt2", 0, 0, "fp32"},        /* schema 1; a constant is a buffer there, which follows the precision */
+	{"\"batch\": 4", "net.torch213.pt2", "net.torch23.pt2", 0, 0, "fp32"},        /* schema 5, without requires_grad */
 	{"\"batch\": 4", "net.torch213.pt2", "net.torch25.pt2", 0, 0, "fp32"},        /* schema 7, and Python's -Infinity */
 	{"\"batch\": 4", "net.torch213.pt2", "net.torch27.pt2", 0, 0, "fp32"},        /* the last of that layout */
 	{"\"batch\": 2, \"seq\": 24", "toy_vlm.train.pt2", "toy_vlm.core.pt2", 0, 0, NULL},
