@@ -127,10 +127,31 @@ who_holds_a_result(void **unused)
 	assert_int_equal(named - forward_of("blocks.0", "Block"), z);
 }
 
+/* nn.Upsample(scale_factor=2) in a script. */
+static void
+whole_scale_factors(void **unused)
+{
+	static const char *const factors[] = {"[float(2), float(2)]", "[2, 2]"};
+	uint64_t peak[2];
+
+	(void)unused;
+	for (unsigned i = 0; i < 2; i++) {
+		char text[512];
+		struct analysed a;
+
+		snprintf(text, sizeof text, "memcrest-ir 1\ninput %%x : fp32[2, 3, 16, 16]\nparam %%w \"w\" : fp32[3, 1, 1] trainable\n%%y = mul(%%x, %%w)\n"
+		    "%%u = upsample_linear(%%y, scale_factors=%s)\n%%l = sum(%%u)\noutput %%l\n", factors[i]);
+		a = test_analyse(text, "{}");
+		peak[i] = mc_report_peak(a.r);
+		release_analysis(a);
+	}
+	assert_int_equal(peak[0], peak[1]);
+}
+
 int
 main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(one_answer), cmocka_unit_test(who_holds_a_result)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(one_answer), cmocka_unit_test(who_holds_a_result), cmocka_unit_test(whole_scale_factors)};
 
 	return cmocka_run_group_tests_name("same", tests, NULL, NULL);
 }
