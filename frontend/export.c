@@ -162,6 +162,21 @@ is_decomposed(const json_t *doc)
 	return true;
 }
 
+/* Until schema 6 (torch 2.4) the exporter lost requires_grad, and no parameter had it. */
+static void
+restore_requires_grad(struct loader *l)
+{
+	struct graph *g = l->g;
+
+	for (uint32_t v = 1; v < g->nval; v++)
+		if (g->vals[v].kind == VAL_PARAM && g->vals[v].flags & VF_TRAINABLE)
+			return;
+	for (uint32_t v = 1; v < g->nval; v++)
+		if (g->vals[v].kind == VAL_PARAM)
+			g->vals[v].flags |= VF_TRAINABLE;
+	graph_note(g, "the file's schema does not say which parameters require grad: all are taken to (freeze, train_only)");
+}
+
 static bool
 read_program(struct loader *l, const json_t *doc)
 {
@@ -182,6 +197,8 @@ read_program(struct loader *l, const json_t *doc)
 	read_ranges(l, json_object_get(doc, "range_constraints"));
 	if (!read_inputs(l, graph, sig) || !export_nodes(l, graph) || !read_outputs(l, graph, sig))
 		return false;
+	if (major < 7)
+		restore_requires_grad(l);
 	frontend_file_dtype(l->g);
 	return true;
 }

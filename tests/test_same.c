@@ -1,7 +1,7 @@
 /*
  * One model, several files, one answer: exports of the same model by torch.export, torch.jit.trace and the ONNX exporter under the same
  * recipe give the same peak, factors and modalities within 0.2 %, the same phase and the same parameters; after run_decompositions() to the byte.
- * soft.* and net.* are one model each, written by torch 2.1, 2.5, 2.7 and 2.13; Dynamo's stack traces, of the older ones, leave frames out, which
+ * soft.* and net.* are one model each, written by torch 2.1, 2.3, 2.5, 2.7 and 2.13; Dynamo's stack traces, of the older ones, leave frames out, which
  * moves what adapters hold.
  * decomposed.pt2 has recurrent layers of all kinds, weight_norm, and writes in place: into values, into views of them, by index and by mask.
  */
@@ -22,6 +22,7 @@ static const struct pair {
 } pairs[] = {
 	{"", "decomposed.pt2", "decomposed.core.pt2", 0, 0, NULL},
 	{"", "soft.torch213.pt2", "soft.torch21.pt2", 0, 0, "fp32"},        /* schema 1; a constant is a buffer there, which follows the precision */
+	{"\"batch\": 4", "net.torch213.pt2", "net.torch23.pt2", 0, 0, "fp32"},        /* schema 5, without requires_grad */
 	{"\"batch\": 4", "net.torch213.pt2", "net.torch25.pt2", 0, 0, "fp32"},        /* schema 7, and Python's -Infinity */
 	{"\"batch\": 4", "net.torch213.pt2", "net.torch27.pt2", 0, 0, "fp32"},        /* the last of that layout */
 	{"\"batch\": 2, \"seq\": 24", "toy_vlm.train.pt2", "toy_vlm.core.pt2", 0, 0, NULL},
@@ -126,10 +127,31 @@ who_holds_a_result(void **unused)
 	assert_int_equal(named - forward_of("blocks.0", "Block"), z);
 }
 
+/* nn.Upsample(scale_factor=2) in a script. */
+static void
+whole_scale_factors(void **unused)
+{
+	static const char *const factors[] = {"[float(2), float(2)]", "[2, 2]"};
+	uint64_t peak[2];
+
+	(void)unused;
+	for (unsigned i = 0; i < 2; i++) {
+		char text[512];
+		struct analysed a;
+
+		snprintf(text, sizeof text, "memcrest-ir 1\ninput %%x : fp32[2, 3, 16, 16]\nparam %%w \"w\" : fp32[3, 1, 1] trainable\n%%y = mul(%%x, %%w)\n"
+		    "%%u = upsample_linear(%%y, scale_factors=%s)\n%%l = sum(%%u)\noutput %%l\n", factors[i]);
+		a = test_analyse(text, "{}");
+		peak[i] = mc_report_peak(a.r);
+		release_analysis(a);
+	}
+	assert_int_equal(peak[0], peak[1]);
+}
+
 int
 main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(one_answer), cmocka_unit_test(who_holds_a_result)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(one_answer), cmocka_unit_test(who_holds_a_result), cmocka_unit_test(whole_scale_factors)};
 
 	return cmocka_run_group_tests_name("same", tests, NULL, NULL);
 }

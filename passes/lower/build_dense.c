@@ -286,6 +286,13 @@ build_adaptive(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 	return formatted_as(c, out, x->g);
 }
 
+/* Scripts write whole factors without a point. */
+static double
+factor_at(const struct value *scale, unsigned i)
+{
+	return scale->kind == ARG_INTS ? (double)scale->u.ints[i] : scale->u.floats[i];
+}
+
 uint32_t
 build_upsampled(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 {
@@ -295,12 +302,12 @@ build_upsampled(struct call *c, const struct operand *x, unsigned n, unsigned dt
 	const struct value *scale = call_arg(c, "scale_factors");
 
 	(void)n;
-	if (nd + 2 > out.rank || (!nd && (scale->kind != ARG_FLOATS || scale->n + 2 > out.rank)))
+	if (nd + 2 > out.rank || (!nd && ((scale->kind != ARG_FLOATS && scale->kind != ARG_INTS) || scale->n + 2 > out.rank)))
 		return mismatch(c);
 	for (unsigned i = 0; i < nd; i++)
 		out.dim[out.rank - nd + i] = size[i];
 	for (unsigned i = 0; !nd && i < scale->n; i++)
-		out.dim[out.rank - scale->n + i] = (int64_t)((double)out.dim[out.rank - scale->n + i] * scale->u.floats[i]);
+		out.dim[out.rank - scale->n + i] = (int64_t)((double)out.dim[out.rank - scale->n + i] * factor_at(scale, i));
 	if (dt)
 		out.dtype = (uint8_t)dt;
 	return formatted_as(c, out, x->g);
