@@ -209,7 +209,7 @@ recompose_rnn(const struct pieces *p, const struct recompose_row *row)
 	recompose_set(p, "train", arg_bool(true));
 	recompose_set(p, "bidirectional", arg_bool(r.dirs == 2));
 	recompose_set(p, "batch_first", arg_bool(is_batch_first(&r)));
-	if (r.layers > 1 && !node_arg(p->g, p->made, "dropout")->u.f)
+	if (r.layers > 1 && node_arg(p->g, p->made, "dropout")->u.f == 0)
 		assume(p->a, "%.*s: a dropout between its layers would be missing, run_decompositions leaves it out", SFMT(graph_str(p->g, p->g->nodes[p->made].name)));
 	return true;
 }
