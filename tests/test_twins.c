@@ -36,6 +36,8 @@ static const struct twin {
 	{"causal.onnx", "causal", 0},                      /* scaled_dot_product_attention with is_causal, whose triangle the optimiser folds */
 	{"moves.onnx", "moves", 0},                        /* roll along two axes, unfold, nn.Unfold, nn.Dropout2d */
 	{"reductions.onnx", "reductions", 0},              /* var, std, max, any, one_hot, cosine_similarity, masks that are added up and multiplied */
+	{"layers.onnx", "layers", 0},                      /* padding that is larger on one side, nn.InstanceNorm2d without weights, nn.PReLU, nn.Fold, detach */
+	{"layers_old.legacy.onnx", "layers_old", 8},       /* with weight_norm */
 };
 
 static const char *const recipes[] = {

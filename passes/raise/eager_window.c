@@ -178,3 +178,36 @@ eager_im2col(struct raiser *r)
 	eager_results(r, n);
 	return true;
 }
+
+static bool
+window_ints(struct raiser *r, uint32_t n, const char *arg, const char *name, int64_t dflt)
+{
+	int64_t all[2 * MAX_RANK] = {dflt, dflt};
+	int count = attr_ints(&r->s, name, all, 2 * MAX_RANK);
+
+	if (count >= 0 && count != 2 && count != 4)
+		return false;
+	if (count == 4 && (all[0] != all[2] || all[1] != all[3]))
+		return false;
+	eager_ints(r, n, arg, all, 2);
+	return true;
+}
+
+/* nn.Fold, of pictures padded alike on both sides. */
+bool
+eager_fold(struct raiser *r)
+{
+	int64_t size[2], kernel[2];
+	uint32_t n, count, same;
+
+	if (!known_numbers(&r->s, r->m.var[1], size, 2, &count) || count != 2 || !known_numbers(&r->s, r->m.var[2], kernel, 2, &same) || same != 2)
+		return false;
+	n = eager_node(r, OP_COL2IM, 1);
+	eager_tensor(r, n, "self", r->m.var[0]);
+	eager_ints(r, n, "output_size", size, 2);
+	eager_ints(r, n, "kernel_size", kernel, 2);
+	if (!window_ints(r, n, "dilation", "dilations", 1) || !window_ints(r, n, "padding", "pads", 0) || !window_ints(r, n, "stride", "strides", 1))
+		return false;
+	eager_results(r, n);
+	return true;
+}

@@ -60,7 +60,7 @@ positions(struct unfold *u, uint32_t v)
 	return ids;
 }
 
-/* The dim that is larger than 1 where all others are 1; rank = there is none such. */
+/* The dim that is larger than 1 where all others are 1, the last if all are; rank = there is none such. */
 static unsigned
 only_dim(const struct graph *g, uint32_t v)
 {
@@ -73,7 +73,7 @@ only_dim(const struct graph *g, uint32_t v)
 			return g->vals[v].rank;
 		found = i;
 	}
-	return found;
+	return found < g->vals[v].rank ? found : g->vals[v].rank - 1u;
 }
 
 static void
