@@ -38,6 +38,7 @@ static const struct twin {
 	{"reductions.onnx", "reductions", 0},              /* var, std, max, any, one_hot, cosine_similarity, masks that are added up and multiplied */
 	{"layers.onnx", "layers", 0},                      /* padding that is larger on one side, nn.InstanceNorm2d without weights, nn.PReLU, nn.Fold, detach */
 	{"layers_old.legacy.onnx", "layers_old", 8},       /* with weight_norm */
+	{"standardised.onnx", "standardised", 20},           /* a convolution whose weight the optimiser has standardised: what did so is lost, the parameter is not */
 };
 
 static const char *const recipes[] = {

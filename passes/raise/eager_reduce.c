@@ -23,14 +23,14 @@ is_exporters(const struct raiser *r, uint32_t n)
 static bool
 variance(struct raiser *r, unsigned op)
 {
-	const struct val *axes = &r->g->vals[r->m.var[2]];
+	const struct val axes = r->g->vals[r->m.var[2]];
 	uint32_t x = r->m.var[0], out = node_outs(r->g, r->s.n)[0], n;
 
 	if (!is_exporters(r, matched(r, OP_ONNX_REDUCE_MEAN)))
 		return false;
 	n = eager_node(r, op, 1);
 	eager_tensor(r, n, "self", x);
-	eager_arg(r, n, "dim", (struct arg){.kind = ARG_INTS, .first = ints_add(r->g, r->g->ints + axes->data_at, axes->ndata), .count = axes->ndata});
+	eager_arg(r, n, "dim", (struct arg){.kind = ARG_INTS, .first = ints_add(r->g, r->g->ints + axes.data_at, axes.ndata), .count = axes.ndata});
 	eager_arg(r, n, "unbiased", arg_bool(matched(r, OP_ONNX_DIV) != 0));
 	eager_arg(r, n, "keepdim", arg_bool(r->g->vals[out].rank == r->g->vals[x].rank));
 	eager_results(r, n);
@@ -53,7 +53,7 @@ eager_std(struct raiser *r)
 bool
 eager_count(struct raiser *r)
 {
-	const struct val *axes = &r->g->vals[r->m.var[1]];
+	const struct val axes = r->g->vals[r->m.var[1]];
 	uint32_t n;
 
 	if (r->g->vals[r->m.var[0]].dtype != DT_BOOL || r->g->vals[node_outs(r->g, r->s.n)[0]].dtype != DT_INT64)
@@ -61,7 +61,7 @@ eager_count(struct raiser *r)
 	n = eager_node(r, OP_SUM, 1);
 	eager_tensor(r, n, "self", r->m.var[0]);
 	if (r->m.var[1])
-		eager_arg(r, n, "dim", (struct arg){.kind = ARG_INTS, .first = ints_add(r->g, r->g->ints + axes->data_at, axes->ndata), .count = axes->ndata});
+		eager_arg(r, n, "dim", (struct arg){.kind = ARG_INTS, .first = ints_add(r->g, r->g->ints + axes.data_at, axes.ndata), .count = axes.ndata});
 	eager_arg(r, n, "keepdim", arg_bool(attr_int(&r->s, "keepdims") != 0));
 	eager_results(r, n);
 	return true;
@@ -71,12 +71,12 @@ eager_count(struct raiser *r)
 bool
 eager_one_hot_of_classes(struct raiser *r)
 {
-	const struct val *classes = &r->g->vals[r->m.var[2]];
+	const struct val classes = r->g->vals[r->m.var[2]];
 	uint32_t n, out = node_outs(r->g, r->s.n)[0];
 	int64_t dim[MAX_RANK];
 	unsigned rank;
 
-	if (classes->kind != VAL_CONST || classes->rank != 1 || classes->dtype != DT_INT64 || r->g->vals[out].dtype != DT_INT64 || !eager_size(r, out, dim, &rank) || !rank)
+	if (classes.kind != VAL_CONST || classes.rank != 1 || classes.dtype != DT_INT64 || r->g->vals[out].dtype != DT_INT64 || !eager_size(r, out, dim, &rank) || !rank)
 		return false;
 	n = eager_node(r, OP_ONE_HOT, 1);
 	eager_tensor(r, n, "self", r->m.var[0]);
