@@ -455,6 +455,24 @@ find_packed(struct onnx *l)
 	}
 }
 
+/* A convolution's weight that an optimiser computed from a parameter, standardised say, has its dims. */
+static void
+find_computed_weights(struct onnx *l)
+{
+	struct graph *g = l->g;
+
+	for (uint32_t n = 1; n < g->nnode; n++) {
+		const struct arg *a = node_args(g, n);
+		struct val *x = g->nodes[n].op == OP_ONNX_CONV && g->nodes[n].narg > 1 && a[1].kind == ARG_VAL ? &g->vals[a[1].u.val] : NULL;
+		struct spec *s = x && x->kind == VAL_CONST && x->full ? onnx_spec(l, graph_str(g, x->full)) : NULL;
+
+		if (!s || s->buffer || g->vals[s->val].kind != VAL_NONE || x->rank == RANK_UNKNOWN || x->rank < 3)
+			continue;
+		x->flags = VF_TRAINABLE;
+		s->folded = true;
+	}
+}
+
 void
 onnx_find_params(struct onnx *l)
 {
@@ -466,6 +484,7 @@ onnx_find_params(struct onnx *l)
 		mark_transposed(l, uses);
 		onnx_find_ties(l);
 		find_packed(l);
+		find_computed_weights(l);
 	}
 	for (uint32_t v = 1; v < g->nval; v++)
 		if (g->vals[v].kind == VAL_CONST && !signature) {

@@ -9,16 +9,19 @@
 
 struct row {
 	const char *text, *result;         /* result or code */
+	const char *record;                /* the exporter's record of the node begins so */
 	eager_code *code;
 	const struct motif *motif;
 	uint16_t next;                     /* row of the same operator + 1 */
 };
 
 static const struct row table[] = {
-#define RAISE(motif, result) {motif, result, NULL, NULL, 0},
-#define CODE(motif, function) {motif, NULL, eager_##function, NULL, 0},
+#define RAISE(motif, result) {motif, result, NULL, NULL, NULL, 0},
+#define RECORD(record, motif, result) {motif, result, record, NULL, NULL, 0},
+#define CODE(motif, function) {motif, NULL, NULL, eager_##function, NULL, 0},
 #include "eager.def"
 #undef RAISE
+#undef RECORD
 #undef CODE
 };
 #define NROW (sizeof table / sizeof table[0])
@@ -146,6 +149,8 @@ raise_node(struct raiser *r)
 		const struct row *row = &r->rows[i - 1];
 		uint32_t kept = r->g->nnode;
 
+		if (row->record && !str_starts(graph_str(r->g, r->g->nodes[r->s.n].fx_target), str_of(row->record)))
+			continue;
 		if (!motif_match(row->motif, &r->s, r->s.n, &r->m) || !is_private(r))
 			continue;
 		if ((row->code ? row->code(r) : eager_write(r, row->motif, row->result)) && is_replaced(r, r->s.n))

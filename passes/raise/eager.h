@@ -37,8 +37,10 @@ bool eager_size(const struct raiser *, uint32_t val, int64_t *dim, unsigned *ran
 
 #define CODE(motif, function) bool eager_##function(struct raiser *);
 #define RAISE(motif, result)
+#define RECORD(record, motif, result)
 #include "eager.def"
 #undef CODE
 #undef RAISE
+#undef RECORD
 
 #endif

@@ -103,6 +103,35 @@ eager_gather_nd(struct raiser *r)
 	return x && i && attr_int(&r->s, "batch_dims") == 0 && index_at(r, x, 0, index, indices_of(r, i, index));
 }
 
+/* x[:, i]: the axes that are indexed stand in front for the exporter's operator, and go back to their place. */
+bool
+eager_gather_nd_turned(struct raiser *r)
+{
+	const struct graph *g = r->g;
+	const struct arg *outer = node_arg(g, r->m.node[0], "perm"), *inner = node_arg(g, r->m.node[2], "perm");
+	struct arg back, front;
+	uint32_t index[MAX_RANK], made = node_outs(g, r->m.node[1])[0];
+	unsigned count, rank, kept;
+	int64_t at, dim[MAX_RANK];
+
+	if (!outer || !inner || outer->kind != ARG_INTS || inner->kind != ARG_INTS || !inner->count || !eager_size(r, made, dim, &rank) || outer->count != rank)
+		return false;
+	back = *outer;
+	front = *inner;
+	count = indices_of(r, r->m.var[1], index);
+	at = g->ints[front.first].n;
+	if (count > front.count || rank + count < front.count || at < 0)
+		return false;
+	kept = front.count - count;
+	for (unsigned i = 0; i < front.count; i++)
+		if (g->ints[front.first + i].n != (i < count ? at + i : i - count < (unsigned)at ? i - count : i))
+			return false;
+	for (unsigned i = 0; i < rank; i++)
+		if (g->ints[back.first + i].n != (i < (unsigned)at ? i + rank - kept : i < (unsigned)at + rank - kept ? i - (unsigned)at : i))
+			return false;
+	return index_at(r, r->m.var[0], (unsigned)at, index, count);
+}
+
 /* masked_scatter: as many of the source's elements as the mask has places, written at those places. */
 static bool
 masked_scatter(struct raiser *r)

@@ -177,6 +177,48 @@ eager_group_norm(struct raiser *r)
 	return true;
 }
 
+/* Ones and zeros stand where the module has no weights. */
+bool
+eager_instance_norm(struct raiser *r)
+{
+	uint32_t n;
+
+	if (r->g->vals[r->m.var[1]].kind != VAL_CONST || r->g->vals[r->m.var[2]].kind != VAL_CONST)
+		return false;
+	n = eager_node(r, OP_INSTANCE_NORM, 1);
+	eager_tensor(r, n, "input", r->m.var[0]);
+	eager_arg(r, n, "use_input_stats", arg_bool(true));
+	eager_arg(r, n, "momentum", arg_float(0.1));
+	eager_arg(r, n, "eps", arg_float(attr_float(&r->s, "epsilon")));
+	eager_results(r, n);
+	return true;
+}
+
+/* Length 1 along all axes but one, then the lengths that train. */
+bool
+eager_weight_norm(struct raiser *r)
+{
+	const struct graph *g = r->g;
+	uint32_t v = r->m.var[0], length = r->m.var[2], n;
+	int64_t axes[MAX_RANK], dim;
+	uint32_t count;
+
+	if (g->vals[v].kind != VAL_PARAM || g->vals[length].kind != VAL_PARAM || !known_numbers(&r->s, r->m.var[1], axes, MAX_RANK, &count) || count + 1 != g->vals[v].rank)
+		return false;
+	dim = count * (count + 1) / 2;
+	for (uint32_t i = 0; i < count; i++) {
+		if (!wrap_axis(&axes[i], g->vals[v].rank))
+			return false;
+		dim -= axes[i];
+	}
+	n = eager_node(r, OP_WEIGHT_NORM, 1);
+	eager_tensor(r, n, "v", v);
+	eager_tensor(r, n, "magnitude", length);
+	eager_arg(r, n, "dim", arg_int(dim));
+	eager_results(r, n);
+	return true;
+}
+
 bool
 eager_dropout(struct raiser *r)
 {
@@ -319,6 +361,19 @@ padded(struct raiser *r, struct window *w, uint32_t x)
 	return eager_out(r, n);
 }
 
+/* padding="same", which shows where kernels are even. */
+static bool
+keeps_size(const struct window *w)
+{
+	for (unsigned i = 0; i < w->n; i++) {
+		int64_t all = w->dilation[i] * (w->kernel[i] - 1);
+
+		if (w->stride[i] != 1 || w->pad[i] != all / 2 || w->pad[i + w->n] != all - all / 2)
+			return false;
+	}
+	return !w->even;
+}
+
 /* Exporters write zeros where the layer has no bias. */
 static uint32_t
 bias_of(const struct raiser *r)
@@ -334,16 +389,21 @@ eager_conv(struct raiser *r)
 {
 	struct window w;
 	uint32_t n, x = operand_at(&r->s, 0);
+	bool same;
 
 	if (!window_of(r, &w))
 		return false;
-	x = padded(r, &w, x);
+	same = keeps_size(&w);
+	x = same ? x : padded(r, &w, x);
 	n = eager_node(r, OP_CONV, 1);
 	eager_tensor(r, n, "input", x);
 	eager_tensor(r, n, "weight", operand_at(&r->s, 1));
 	eager_tensor(r, n, "bias", bias_of(r));
 	eager_ints(r, n, "stride", w.stride, w.n);
-	eager_ints(r, n, "padding", w.pad, w.n);
+	if (same)
+		eager_arg(r, n, "padding", (struct arg){.kind = ARG_STR, .u.str = graph_name(r->g, S("same"))});
+	else
+		eager_ints(r, n, "padding", w.pad, w.n);
 	eager_ints(r, n, "dilation", w.dilation, w.n);
 	eager_arg(r, n, "groups", arg_int(attr_int(&r->s, "group")));
 	eager_results(r, n);

@@ -1,9 +1,9 @@
 /*
  * record: operators that the exporter's record of its program names twice and the file has once, because both did the same. Every node of such a file
  * carries the operator of the program that it is part of, with the names of its operands; where the file has no operand of that name but one of the
- * same operator, the operator runs again, in the module that reads it: PyTorch runs both.
+ * same operator, the operator runs again, in the module that reads it: PyTorch runs both. detach is named in records alone.
  */
-#include "../passes.h"
+#include "motif.h"
 
 #include <string.h>
 
@@ -15,7 +15,7 @@ struct record {
 	struct strtab *names;      /* of values: those of the file, and those that were made */
 	uint32_t *val;             /* by number of a name: the value that was made for it, 0 = the file has it */
 	uint32_t val_cap;
-	unsigned count;
+	unsigned count, detached;
 };
 
 /* ---- names ------------------------------------------------------------------------------------------------------------------------ */
@@ -176,6 +176,66 @@ read_node(struct record *r, uint32_t n)
 	}
 }
 
+/* ---- what the file leaves out ------------------------------------------------------------------------------------------------------- */
+
+/* The value that a record names is not in the file, though detach() made one. */
+static bool
+is_detached(struct record *r, struct str name)
+{
+	return (str_eq(name, S("detach")) || str_eq(base(name), S("detach"))) && !strtab_find(r->names, name);
+}
+
+/* As many operands as the record has names, which stand in the same order: those that it knows have the names it gives them. */
+static bool
+is_aligned(struct record *r, uint32_t n)
+{
+	struct str args = graph_str(r->g, r->g->nodes[n].fx_args), name;
+	bool any = false;
+
+	for (struct operands it = operands_of(r->g, n); operand_next(&it);) {
+		double number;
+
+		if (scalar_of(r->g, it.val, &number) || !next_name(&args, &name))
+			return false;
+		if (is_detached(r, name))
+			any = true;
+		else if (r->g->vals[it.val].kind == VAL_NODE && !str_eq(name, graph_str(r->g, r->g->vals[it.val].name)))
+			return false;
+	}
+	return any && !next_name(&args, &name);
+}
+
+static uint32_t *
+slot_of(const struct graph *g, uint32_t n, unsigned place)
+{
+	struct operands it = operands_of(g, n);
+
+	for (unsigned i = 0; i <= place; i++)
+		operand_next(&it);
+	return it.slot;
+}
+
+/* detach() computes nothing: exporters drop it, and gradients would flow. */
+static void
+detach_operands(struct record *r, uint32_t n)
+{
+	struct graph *g = r->g;
+	struct str args = graph_str(g, g->nodes[n].fx_args), name;
+
+	if (!g->nodes[n].fx_args || !is_aligned(r, n))
+		return;
+	for (unsigned place = 0; next_name(&args, &name); place++) {
+		uint32_t v = *slot_of(g, n, place), made;
+
+		if (!is_detached(r, name))
+			continue;
+		made = new_node(r, OP_DETACH, op_narg(OP_DETACH), n, str_fmt(r->a->c->a, "%.*s_%u", SFMT(name), (unsigned)n));
+		*node_arg(g, made, "self") = arg_val(v);
+		*slot_of(g, n, place) = typed_like(g, made, v);
+		r->detached++;
+	}
+}
+
 /* The node is all that the exporter made of the operator that it recorded: its operands are the operator's. */
 static bool
 is_whole(const struct graph *g, uint32_t n)
@@ -199,11 +259,16 @@ pass_record(struct analysis *a)
 	r.val_cap = g->nval + 1;
 	r.val = NEW(a->c->a, uint32_t, r.val_cap);
 	for (uint32_t n = 1; n < r.nold; n++)
+		detach_operands(&r, n);
+	for (uint32_t n = 1; n < r.nold; n++)
 		if (is_whole(g, n))
 			read_node(&r, n);
-	if (!r.count)
+	if (!r.count && !r.detached)
 		return true;
-	assume(a, "operators that the exporter recorded twice and its optimiser kept once run twice (%u)", r.count);
+	if (r.detached)
+		assume(a, "detach, which the exporter left out, is taken from its record of the operators (%u)", r.detached);
+	if (r.count)
+		assume(a, "operators that the exporter recorded twice and its optimiser kept once run twice (%u)", r.count);
 	graph_splice(g, r.nold, r.behind);
 	return true;
 }

@@ -1,7 +1,7 @@
 /*
  * unfold: constants that an exporter computed from a parameter because batch and sequence were fixed. The parameter is back in its place, and so is
- * the operator: rows of a table at fixed positions are an embedding; one dim among others of size 1 was given them; anything else was
- * expanded over the batch.
+ * the operator: rows of a table at fixed positions are an embedding; one dim among others of size 1 was given them; the weight of a
+ * convolution is what it was computed from; anything else was expanded over the batch.
  */
 #include "../passes.h"
 
@@ -60,7 +60,7 @@ positions(struct unfold *u, uint32_t v)
 	return ids;
 }
 
-/* The dim that is larger than 1 where all others are 1; rank = there is none such. */
+/* The dim that is larger than 1 where all others are 1, the last if all are; rank = there is none such. */
 static unsigned
 only_dim(const struct graph *g, uint32_t v)
 {
@@ -73,7 +73,29 @@ only_dim(const struct graph *g, uint32_t v)
 			return g->vals[v].rank;
 		found = i;
 	}
-	return found;
+	return found < g->vals[v].rank ? found : g->vals[v].rank - 1u;
+}
+
+/* What a convolution was given in its place has the same dims; how it was computed is not in the file. */
+static bool
+is_weight(const struct unfold *u, uint32_t v)
+{
+	const struct graph *g = u->g;
+	const struct node *n = &g->nodes[u->user[v]];
+
+	return n->op == OP_ONNX_CONV && n->narg > 1 && g->args[n->arg + 1].kind == ARG_VAL && g->args[n->arg + 1].u.val == v;
+}
+
+static void
+put_in_place(struct unfold *u, uint32_t v, uint32_t p)
+{
+	struct graph *g = u->g;
+
+	val_shape(g, p, g->vals[v].rank, val_dims(g, v));
+	for (uint32_t n = u->user[v]; n < u->nold; n++)
+		for (struct operands it = operands_of(g, n); operand_next(&it);)
+			if (it.val == v)
+				*it.slot = p;
 }
 
 static void
@@ -91,6 +113,12 @@ unfold(struct unfold *u, uint32_t v, uint32_t p)
 	g->vals[p].full = g->vals[v].full;
 	g->vals[p].dtype = g->vals[v].dtype;
 	g->vals[p].flags = VF_TRAINABLE;
+	if (is_weight(u, v)) {
+		put_in_place(u, v, p);
+		g->vals[v].kind = VAL_NONE;
+		u->count++;
+		return;
+	}
 	val_shape(g, p, table ? 2 : 1, dim + (view ? alone : rank - (table ? 2 : 1)));
 	if (view) {
 		n = node_before(u, OP_RESHAPE, u->user[v], v);

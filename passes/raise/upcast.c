@@ -273,6 +273,19 @@ is_table_leaf(const struct val *x)
 	return x->kind == VAL_CONST || (x->kind == VAL_BUFFER && !(x->flags & VF_PERSISTENT));
 }
 
+/* Drawn at random, and what PyTorch converts inside of the operator that reads it. */
+static bool
+is_no_table(const struct graph *g, uint32_t n)
+{
+	uint32_t test = g->nodes[n].op == OP_ONNX_CAST ? maker_of(g, operand_of(g, n, 0)) : n;
+
+	if (test != n && str_starts(graph_str(g, g->nodes[n].fx_target), S("prims.convert_element_type")))
+		return true;
+	if (test && test != n && g->nodes[test].op == OP_ONNX_LESS)
+		test = maker_of(g, operand_of(g, test, 0));
+	return test && (g->nodes[test].op == OP_ONNX_RANDOM_UNIFORM_LIKE || g->nodes[test].op == OP_ONNX_RANDOM_NORMAL_LIKE);
+}
+
 /* Computed of whole numbers, constants and tables alone: no parameter and no input of the model has a part in it. */
 static void
 find_tables(struct upcast *u)
@@ -283,7 +296,7 @@ find_tables(struct upcast *u)
 	for (uint32_t v = 1; v < g->nval; v++)
 		u->table[v] = is_table_leaf(&g->vals[v]) && dtype_is_float(g->vals[v].dtype);
 	for (uint32_t n = 1; n < u->nold; n++) {
-		bool pure = g->nodes[n].op != OP_ONNX_RANDOM_UNIFORM_LIKE && g->nodes[n].op != OP_ONNX_RANDOM_NORMAL_LIKE;
+		bool pure = !is_no_table(g, n);
 
 		for (struct operands it = operands_of(g, n); operand_next(&it);)
 			pure &= !dtype_is_float(g->vals[it.val].dtype) || u->table[it.val];
