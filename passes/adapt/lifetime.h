@@ -16,6 +16,7 @@ void lifetime_extend(struct lifetimes *, uint32_t val, uint32_t to);      /* the
 
 /* lifetime_name.c */
 void lifetime_by_name(struct lifetimes *);
+uint32_t lifetime_next_pick(const struct graph *, uint32_t n, uint32_t last);      /* last = n picks nothing, or nothing is picked after it */
 
 /* lifetime_call.c: for files without stack traces */
 void lifetime_of_unnamed(struct lifetimes *);

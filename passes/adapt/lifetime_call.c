@@ -47,6 +47,17 @@ hold_summands(struct lifetimes *l)
 		}
 }
 
+/* weights = self.up[ids] .. weights = self.down[ids]: experts' weights that are picked have the name until others get it, or the frame returns. */
+static void
+hold_picked_weights(struct lifetimes *l)
+{
+	struct graph *g = l->g;
+
+	for (uint32_t n = 1; n < g->nnode; n++)
+		if (g->nodes[n].op == OP_INDEX && g->vals[node_args(g, n)->u.val].kind == VAL_PARAM)
+			lifetime_extend(l, node_outs(g, n)[0], lifetime_next_pick(g, n, frame_end(l, n, calls_depth(g, n))));
+}
+
 /*
  * x = self.norm(x + y): without names, what modules gave to a sum that only the norm behind it takes is let go when that returns. What the frame
  * computed itself may have been bound anew by the sum.
@@ -186,5 +197,6 @@ lifetime_of_unnamed(struct lifetimes *l)
 	hold_embeddings(l);
 	hold_summands(l);
 	hold_for_norm(l);
+	hold_picked_weights(l);
 	return_unread(l);
 }

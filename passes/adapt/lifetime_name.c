@@ -267,8 +267,8 @@ is_delegation(struct str text)
 }
 
 /* The next node that picks from another parameter by the same index: weights = self.up[ids] .. weights = self.down[ids] */
-static uint32_t
-next_pick(const struct graph *g, uint32_t n, uint32_t last)
+uint32_t
+lifetime_next_pick(const struct graph *g, uint32_t n, uint32_t last)
 {
 	const struct arg *x = node_args(g, n);
 
@@ -293,7 +293,7 @@ hold_for_helper(struct lifetimes *l, uint32_t first, uint32_t last, unsigned d)
 
 	for (uint32_t n = first; n <= last; n++)
 		for (uint32_t k = 0; k < g->nodes[n].nout && g->nodes[n].nframe == d + 1; k++)
-			lifetime_extend(l, node_outs(g, n)[k], next_pick(g, n, last));
+			lifetime_extend(l, node_outs(g, n)[k], lifetime_next_pick(g, n, last));
 }
 
 static uint32_t
