@@ -19,6 +19,27 @@ use_strategy(struct analysis *a)
 	assume(a, fsdp ? "fsdp: mixed precision is FSDP's own policy, not autocast" : "zero: mixed precision is DeepSpeed's own: the model in the low dtype, fp32 masters");
 }
 
+/*
+ * A table from which nothing but index_select takes rows is one of positions, made in the default dtype as parameters are (M2M100, XGLM, speech models):
+ * what is computed in fp32 on purpose goes through arithmetic of its own.
+ */
+static void
+find_position_tables(struct analysis *a)
+{
+	struct graph *g = a->g;
+	bool *other = NEW(a->c->a, bool, g->nval), *rows = NEW(a->c->a, bool, g->nval);
+
+	for (uint32_t n = 1; n < g->nnode; n++)
+		for (struct operands it = operands_of(g, n); operand_next(&it);)
+			if (g->nodes[n].op == OP_INDEX_SELECT && node_args(g, n)->u.val == it.val)
+				rows[it.val] = true;
+			else
+				other[it.val] = true;
+	for (uint32_t v = 1; v < g->nval; v++)
+		if (g->vals[v].kind == VAL_BUFFER && rows[v] && !other[v])
+			g->vals[v].flags |= VF_DEFAULT_DTYPE;
+}
+
 bool
 pass_precision(struct analysis *a)
 {
@@ -29,6 +50,7 @@ pass_precision(struct analysis *a)
 	a->plan.param_dtype = p == PREC_FILE ? a->g->file_dtype : param[p];
 	a->plan.low_dtype = low[p];
 	use_strategy(a);
+	find_position_tables(a);
 	a->plan.input_dtype = in ? input[in] : a->plan.shard_dtype ? a->plan.shard_dtype : a->plan.param_dtype;
 	return true;
 }
@@ -43,7 +65,7 @@ analysis_dtype(const struct analysis *a, uint32_t v)
 		return x->dtype;
 	if (x->kind == VAL_INPUT)
 		return x->flags & VF_LABELS ? x->dtype : a->plan.input_dtype;
-	if (x->kind == VAL_BUFFER && !(x->flags & VF_PERSISTENT))
+	if (x->kind == VAL_BUFFER && !(x->flags & (VF_PERSISTENT | VF_DEFAULT_DTYPE)))
 		return x->dtype;
 	if (x->kind == VAL_BUFFER && a->plan.shard_dtype && x->dtype == a->g->file_dtype)
 		return a->plan.shard_dtype;
