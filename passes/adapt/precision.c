@@ -20,7 +20,7 @@ use_strategy(struct analysis *a)
 }
 
 /*
- * A table from which nothing but index_select takes rows is one of positions, made in the default dtype as parameters are (M2M100, XGLM, speech models):
+ * A table from which nothing but index_select takes rows (an embedding, in ONNX) is one of positions, made in the default dtype as parameters are (M2M100, XGLM, speech models):
  * what is computed in fp32 on purpose goes through arithmetic of its own.
  */
 static void
@@ -31,7 +31,7 @@ find_position_tables(struct analysis *a)
 
 	for (uint32_t n = 1; n < g->nnode; n++)
 		for (struct operands it = operands_of(g, n); operand_next(&it);)
-			if (g->nodes[n].op == OP_INDEX_SELECT && node_args(g, n)->u.val == it.val)
+			if ((g->nodes[n].op == OP_INDEX_SELECT || g->nodes[n].op == OP_EMBEDDING) && node_args(g, n)->u.val == it.val)
 				rows[it.val] = true;
 			else
 				other[it.val] = true;
