@@ -1,6 +1,6 @@
 /*
  * What the exporter's metadata adds must not decide the answer: copies of ONNX files without metadata and without names of nodes are raised to the
- * same operators by structure alone. Lifetimes of values that nobody saved, and parameters that only metadata lists, may differ: 0.1 %.
+ * same operators by structure alone. Lifetimes of values that nobody saved, and parameters that only metadata lists, may differ: 0.2 %.
  */
 #include "test.h"
 
@@ -115,7 +115,7 @@ peak_of(const char *bytes, size_t n, const char *name, const char *recipe)
 	assert_int_equal(mc_recipe_json(job, recipe, strlen(recipe), "recipe"), MC_OK);
 	mc_analyze(m, job, NULL, &r);
 	assert_non_null(r);
-	assert_true(mc_report_number(r, "peak.tensors", &peak));
+	assert_int_equal(mc_report_number(r, "tensors", &peak), MC_OK);
 	mc_report_free(r);
 	mc_recipe_free(job);
 	mc_model_free(m);
@@ -147,7 +147,8 @@ same_without_metadata(void **unused)
 		for (size_t k = 0; k < sizeof recipes / sizeof recipes[0]; k++) {
 			uint64_t a = peak_of(whole, n, files[i], recipes[k]), b = peak_of(bare, left, files[i], recipes[k]);
 
-			if (fabs((double)b / (double)a - 1) > 0.001)
+			/* 0.2 %; of the small graphs, in which one scalar more is more than that, four of the allocator's blocks */
+			if (fabs((double)b - (double)a) > fmax(0.002 * (double)a, 2048))
 				fail_msg("%s %s: %llu bytes, without metadata %llu", files[i], recipes[k], (unsigned long long)a, (unsigned long long)b);
 		}
 		free(whole);
