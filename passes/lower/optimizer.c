@@ -412,6 +412,8 @@ void
 optimizer_zero_grad(struct step *x)
 {
 	drop_grads(x->s, x->params, x->nparam);
-	if (x->trained != x->params)
+	for (uint32_t i = 0; i < x->ntrained && x->keeps_stale; i++)
+		x->trained[i].stale = true;
+	if (x->trained != x->params && !x->keeps_stale)
 		drop_grads(x->s, x->trained, x->ntrained);
 }

@@ -8,6 +8,7 @@ struct param {
 	uint32_t val, tensor;      /* tensor is held */
 	uint32_t *state;        uint32_t nstate, state_cap;      /* optimizer's buffers, held */
 	bool has_state;
+	bool stale;                /* zero_grad took the gradient from the parameters, but its storage is still there */
 };
 
 struct step {
@@ -17,6 +18,7 @@ struct step {
 	struct param *trained;  uint32_t ntrained;         /* what the optimizer steps on: the parameters, or what a strategy made of them */
 	bool *has;                 /* by value: what lives on this rank of a pipeline, NULL = all */
 	uint32_t *chunk, nchunk;   /* of a pipeline's rank: by value, which of its stages has it; how many they are, 0 = no pipeline */
+	bool keeps_stale;          /* zero_grad leaves the storages of trained gradients to the strategy (FSDP1) */
 	bool differentiates;       /* backward has run */
 	bool has_tables;           /* the 8-bit optimizers' two tables are there */
 	uint32_t *kept;         uint32_t nkept, kept_cap;        /* loss and outputs that the caller still has, held */

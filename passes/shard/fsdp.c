@@ -125,6 +125,7 @@ make_shards(struct shard *sh, struct fsdp *d)
 {
 	sh->x->trained = NEW(sh->s->c->a, struct param, sh->x->nparam + 1);
 	sh->x->ntrained = 0;
+	sh->x->keeps_stale = d->flat;
 	sh->s->offload = d->offload;
 	for (uint32_t i = 0; i < sh->x->nparam && !d->flat; i++) {
 		uint32_t t = shard_tensor(sh, d, i);
@@ -344,6 +345,25 @@ post_backward(struct shard *sh, struct fsdp *d, struct unit *u)
 	fsdp_put_aside(sh, d, u);
 }
 
+/*
+ * FSDP1 with use_orig_params: zero_grad knows the views alone; the flat gradients go when the root's next forward begins (_root_pre_forward,
+ * _reset_flat_param_grad_info_if_needed).
+ */
+static void
+drop_stale(struct shard *sh)
+{
+	for (uint32_t i = 0; i < sh->x->ntrained; i++) {
+		struct param *p = &sh->x->trained[i];
+		uint32_t grad = tensor_at(sh->s, p->tensor)->grad;
+
+		if (!p->stale)
+			continue;
+		p->stale = false;
+		tensor_at(sh->s, p->tensor)->grad = 0;
+		tensor_drop(sh->s, grad);
+	}
+}
+
 static void
 enter(struct shard *sh, struct fsdp *d, uint32_t unit, uint32_t first)
 {
@@ -353,6 +373,7 @@ enter(struct shard *sh, struct fsdp *d, uint32_t unit, uint32_t first)
 		pre_backward(sh, d, &d->units[unit]);
 		return;
 	}
+	drop_stale(sh);
 	all_gather(sh, d, &d->units[unit]);
 	copy_out(sh, d, &d->units[unit], true);
 }
