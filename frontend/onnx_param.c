@@ -488,8 +488,11 @@ onnx_find_params(struct onnx *l)
 	}
 	for (uint32_t v = 1; v < g->nval; v++)
 		if (g->vals[v].kind == VAL_CONST && !signature) {
-			judge(l, v, &uses[v], v < l->stored_cap && l->stored[v]);
+			bool stored = v < l->stored_cap && l->stored[v];
+
+			judge(l, v, &uses[v], stored);
 			stores |= g->vals[v].kind == VAL_PARAM;
+			g->vals[v].flags |= stored && g->vals[v].kind == VAL_CONST ? VF_STORED : 0;
 		}
 	if (!signature && !(stores && from_pytorch(l)))
 		judge_inputs(l, uses);

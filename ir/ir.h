@@ -131,7 +131,8 @@ enum val_flag {
 	VF_ADAPTER = 8,            /* PARAM that a recipe added (LoRA) */
 	VF_LIST = 16,              /* NODE: all results of the node, as one list; only until the pass infer */
 	VF_TRANSPOSED = 32,        /* PARAM: the value is the parameter with its dims reversed (an exporter folded the transposition) */
-	VF_DEFAULT_DTYPE = 64      /* BUFFER: made in the dtype that parameters are made in */
+	VF_DEFAULT_DTYPE = 64,     /* BUFFER: made in the dtype that parameters are made in */
+	VF_STORED = 128            /* CONST: the file stores it and does not say what is a parameter */
 };
 enum data_kind { DATA_NONE, DATA_INTS, DATA_FLOATS };
 #define RANK_UNKNOWN 0xff

@@ -1,7 +1,7 @@
 /*
  * constants: what an ONNX exporter computed because all sizes were fixed (masks, positions, zeros for a state) is no part of the model: its program
  * makes it in every forward. So it is made in front of the first module call that reads it. What an embedding, an index or a product reads may be a
- * buffer that an older exporter has no name for: it stays.
+ * buffer that an older exporter has no name for: it stays, and so does what a file stores without saying what its parameters are.
  */
 #include "../passes.h"
 
@@ -51,7 +51,7 @@ is_computed(const struct constants *k, uint32_t v)
 {
 	const struct val *x = &k->g->vals[v];
 
-	return x->kind == VAL_CONST && k->first[v] && !k->stays[v] && !x->full && x->rank && x->rank <= MAX_RANK;
+	return x->kind == VAL_CONST && k->first[v] && !k->stays[v] && !x->full && !(x->flags & VF_STORED) && x->rank && x->rank <= MAX_RANK;
 }
 
 static void
