@@ -5,6 +5,7 @@ build=$1
 rm -rf "$build/lines" && mkdir -p "$build/lines" || exit 1
 
 for dir in ir frontend passes backends; do
+	ln -s "$PWD/$dir" "$build/lines/$dir"          # gcov writes where it is run, and finds sources from there
 	find "$build/$dir" -name '*.gcno' | sed "s|$build/||" | while read -r notes; do
 		case $notes in *pb-c*) continue ;; esac
 		(cd "$build/lines" && gcov -p -s "$OLDPWD" -r "../$notes") 2>/dev/null

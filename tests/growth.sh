@@ -8,7 +8,7 @@ trap 'rm -rf "$tmp"' EXIT
 bad=0
 
 printf '%-10s %10s %10s %12s %10s\n' graph nodes seconds ns/node MiB
-for kind in chain wide aliases params; do
+for kind in chain wide aliases params inputs; do
 	before=
 	for n in 1000 10000 100000 1000000; do
 		"$generate" $kind $n >"$tmp/g.ir"

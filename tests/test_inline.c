@@ -97,6 +97,17 @@ static const struct {
 	    "  def get(self: __torch__.m.Acc) -> Tensor:\n    t = self.t\n    return torch.relu(t)\n", STATE, "mul[4,6] relu[4,6]"},
 	{NET FORWARD "    if torch.eq(__torch__.m.Color.RED, __torch__.m.Color.GREEN):\n      y = x\n    else:\n      y = torch.relu(x)\n    p = __torch__.m.Pair(y, 1)\n    return (p)[0]\n"
 	    "class Color(Enum):\n  RED = 1\n  GREEN = 2\nclass Pair(NamedTuple):\n  a : Tensor\n  b : int\n", STATE, "relu[4,6]"},
+	/* lists and dicts that are changed: [relu, neg, tanh] is turned around, its last taken off, its first cut out */
+	{NET FORWARD "    l = [x, torch.neg(x)]\n    _0 = torch._set_item(l, 0, torch.relu(x))\n    _1 = torch.extend(l, [torch.tanh(x)])\n    _2 = torch.reverse(l)\n    y = torch.pop(l)\n"
+	    "    return torch.add(y, torch.cat(torch.slice(l, -5, 1)))\n", STATE, "neg[4,6] relu[4,6] tanh[4,6] cat[4,6] add[4,6]"},
+	{NET FORWARD "    l = [x]\n    _0 = torch.clear(l)\n    if torch.eq(torch.len(l), 0):\n      y = torch.relu(x)\n    else:\n      y = torch.neg(x)\n    return y\n", STATE, "relu[4,6]"},
+	{NET FORWARD "    d = {\"a\": x}\n    _0 = torch._set_item(d, \"b\", torch.neg(x))\n    _1 = torch._set_item(d, \"a\", torch.relu(x))\n    y = torch.get(d, \"c\", x)\n    k = torch.keys(d)\n    v = torch.values(d)\n"
+	    "    i = torch.items(d)\n    if torch.eq(k[1], \"b\"):\n      z = torch.add(v[0], (i[1])[1])\n    else:\n      z = y\n    return torch.mul(z, torch.get(d, \"b\"))\n", STATE,
+	    "neg[4,6] relu[4,6] add[4,6] mul[4,6]"},
+	/* what forward takes: a list is taken to have one tensor, a number is a size of its own, a bool is false, the rest is None */
+	{NET "  def forward(self: __torch__.m.Net,\n    x: Tensor,\n    l: List[Tensor],\n    t: Tuple[int, bool, float],\n    s: str) -> Tensor:\n    n, on, f, = t\n    if on:\n      y = torch.neg(x)\n    else:\n"
+	    "      y = torch.relu(x)\n    if torch.__is__(s, None):\n      z = torch.tanh(y)\n    else:\n      z = y\n    if torch.gt(torch.len(l), 1):\n      w = torch.neg(z)\n    else:\n      w = torch.mul(z, f)\n    return w\n", STATE,
+	    "relu[4,6] tanh[4,6] mul[4,6]"},
 	/* results: two of an operator; in place; overloads by the kinds of arguments */
 	{NET FORWARD "    m, i = torch.max(x, 1)\n    y = torch.add_(m, 1.)\n    return torch.max(y, m)\n", STATE, "max_dim[4] add_[4] maximum[4]"},
 	{NET FORWARD "    y = torch.to(x, 5)\n    z = torch.to(y, torch.device(\"cpu\"), 6)\n    return torch.to(z, y)\n", STATE, "to[4,6] to[4,6] to[4,6]"},
@@ -187,6 +198,7 @@ mistakes_have_a_line(void **state)
 		{"    return (self).forward(x, )\n", "line 8: calls are nested too deep"},
 		{"    return (self).forward(x, x, )\n", "line 8: forward is called with more arguments than it has"},
 		{"    return (self).forward()\n", "line 8: forward is called without its argument x"},
+		{"    l = [x]\n    _0 = torch.insert(l, 0, x)\n    return x\n", "line 9: insert on a list is not understood"},
 		{"    return CONSTANTS.c0\n", "line 8: CONSTANTS has no c0"},
 		{"    return __torch__.m.nothing(x, )\n", "line 8: __torch__.m.nothing is not in the archive"},
 		{"    return nothing(x)\n", "line 8: nothing is not defined"},
