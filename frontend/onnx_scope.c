@@ -159,26 +159,6 @@ begin(const Onnx__Node *node, struct walk *w)
 	return name.n > 1 && name.p[0] == '/';
 }
 
-static struct str
-last_part(struct str path)
-{
-	uint32_t n = path.n;
-
-	while (n && path.p[n - 1] != '.')
-		n--;
-	return str_sub(path, n, path.n);
-}
-
-static struct str
-without_last(struct str path)
-{
-	uint32_t n = path.n;
-
-	while (n && path.p[n - 1] != '.')
-		n--;
-	return str_sub(path, 0, n ? n - 1 : 0);
-}
-
 /* "name_2" is the third call of "name"; 0 = not numbered. */
 static uint32_t
 call_number(struct str name, struct str *bare)
@@ -209,14 +189,14 @@ learn(struct onnx *l, const Onnx__Node *node)
 		;
 	if (!w.path.n)
 		return;
-	call_number(last_part(w.path), &bare);
+	call_number(path_last(w.path), &bare);
 	for (size_t i = 0; i < node->n_input; i++) {
-		struct str module = without_last(onnx_str(node->input[i]));
+		struct str module = path_parent(onnx_str(node->input[i]));
 		uint32_t id;
 
 		if (!module.n || !onnx_is_stored(l, node->input[i]) || strstr(node->input[i], "::"))
 			continue;
-		if (!str_eq(last_part(module), last_part(w.path)) && !str_eq(last_part(module), bare))
+		if (!str_eq(path_last(module), path_last(w.path)) && !str_eq(path_last(module), bare))
 			continue;
 		id = strtab_id(l->paths, w.path);
 		while (l->npath <= id) {
@@ -248,8 +228,8 @@ from_name(struct onnx *l, const Onnx__Node *node)
 		uint32_t id = strtab_find(l->paths, w.path), call = 0;
 		struct str better = id < l->npath ? l->better_path[id] : S(""), bare;
 
-		if (better.n && !str_eq(last_part(better), last_part(w.path)))
-			call = call_number(last_part(w.path), &bare);
+		if (better.n && !str_eq(path_last(better), path_last(w.path)))
+			call = call_number(path_last(w.path), &bare);
 		if (l->g->scopes[scope].depth < l->c->lim.depth)
 			scope = scope_add(l->g, scope, better.n ? better : w.path, S(""), call);
 		l->g->has_scopes = true;
@@ -268,14 +248,14 @@ common_module(struct onnx *l, const Onnx__Node *node)
 
 	for (size_t i = 0; i < node->n_input; i++) {
 		struct binding *b = onnx_binding(l, node->input[i]);
-		struct str name = b->val && b->frame == l->frame ? graph_str(l->g, l->g->vals[b->val].name) : S(""), module = without_last(name);
+		struct str name = b->val && b->frame == l->frame ? graph_str(l->g, l->g->vals[b->val].name) : S(""), module = path_parent(name);
 
 		if (!module.n || l->g->vals[b->val].kind == VAL_NODE || l->g->vals[b->val].kind == VAL_INPUT || memmem(name.p, name.n, "::", 2))
 			continue;
 		if (count++ == 0)
 			path = module;
 		while (path.n && !str_eq(path, module) && !(str_starts(module, path) && module.p[path.n] == '.'))
-			path = without_last(path);
+			path = path_parent(path);
 	}
 	return path;
 }

@@ -6,16 +6,6 @@
 
 #include <string.h>
 
-static struct str
-leaf(struct str path)
-{
-	uint32_t n = path.n;
-
-	while (n && path.p[n - 1] != '.')
-		n--;
-	return str_sub(path, n, path.n);
-}
-
 bool
 onnx_fx_reads(const struct graph *g, uint32_t n, const struct spec *s)
 {
@@ -50,7 +40,7 @@ tie(struct onnx *l, uint32_t n, uint32_t *operand)
 
 	if (x->kind != VAL_PARAM || !x->full || x->full != x->name || !module.n)
 		return;
-	own = str_fmt(l->c->a, "%.*s.%.*s", SFMT(module), SFMT(leaf(graph_str(g, x->full))));
+	own = str_fmt(l->c->a, "%.*s.%.*s", SFMT(module), SFMT(path_last(graph_str(g, x->full))));
 	s = onnx_spec(l, own);
 	other = onnx_spec(l, graph_str(g, x->full));
 	if (!s || !other || s == other || s->buffer || !onnx_fx_reads(g, n, other) || onnx_fx_reads(g, n, s))
@@ -70,14 +60,13 @@ static bool
 is_idle(const struct onnx *l, uint32_t spec)
 {
 	const struct graph *g = l->g;
-	struct str full = graph_str(g, l->spec[spec].full), module = str_sub(full, 0, full.n - leaf(full).n);
+	struct str full = graph_str(g, l->spec[spec].full), module = path_parent(full);
 
 	if (!module.n)
 		return false;
 	for (uint32_t i = 1; i < l->nspec; i++)
-		if (i != spec && str_starts(graph_str(g, l->spec[i].full), module))
+		if (i != spec && str_starts(graph_str(g, l->spec[i].full), str_sub(full, 0, module.n + 1)))      /* with the dot */
 			return false;
-	module.n--;                /* the dot */
 	for (uint32_t i = 0; i < g->nscope; i++)
 		if (str_eq(scope_path(g, i), module))
 			return false;
@@ -92,13 +81,13 @@ static uint32_t
 first_name(const struct onnx *l, uint32_t stored)
 {
 	const struct graph *g = l->g;
-	struct str own = leaf(graph_str(g, g->vals[stored].full));
+	struct str own = path_last(graph_str(g, g->vals[stored].full));
 	uint32_t found = 0;
 
 	for (uint32_t i = 1; i < l->nspec && l->spec[i].val < stored; i++) {
 		const struct spec *s = &l->spec[i];
 
-		if (s->buffer || s->folded || g->vals[s->val].kind != VAL_NONE || !str_eq(leaf(graph_str(g, s->full)), own) || !is_idle(l, i))
+		if (s->buffer || s->folded || g->vals[s->val].kind != VAL_NONE || !str_eq(path_last(graph_str(g, s->full)), own) || !is_idle(l, i))
 			continue;
 		if (found)
 			return 0;

@@ -69,7 +69,7 @@ global_name(struct script *s, struct str path, struct thing *out)
 {
 	struct class_def *d = script_class(s, path);
 	struct func *f = d ? NULL : script_func(s, path);
-	uint32_t n = path.n;
+	struct str module = path_parent(path);
 
 	*out = (struct thing){.kind = d ? THING_CLASS : THING_FUNC, .u.cls = d};
 	if (f) {
@@ -78,9 +78,7 @@ global_name(struct script *s, struct str path, struct thing *out)
 	}
 	if (d || f)
 		return true;
-	while (n && path.p[n - 1] != '.')
-		n--;
-	d = n ? script_class(s, str_sub(path, 0, n - 1)) : NULL;
+	d = module.n ? script_class(s, module) : NULL;
 	if (d && str_eq(graph_str(s->g, d->base), S("Enum"))) {
 		*out = thing_str(str_copy(s->c->a, path));
 		return true;

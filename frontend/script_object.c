@@ -68,22 +68,12 @@ load_module(struct script *s, struct str module)
 	return true;
 }
 
-static struct str
-module_of(struct str qualified)
-{
-	uint32_t n = qualified.n;
-
-	while (n && qualified.p[n - 1] != '.')
-		n--;
-	return str_sub(qualified, 0, n ? n - 1 : 0);
-}
-
 struct class_def *
 script_class(struct script *s, struct str qualified)
 {
 	uint32_t id = graph_name(s->g, qualified);
 
-	if (!load_module(s, module_of(qualified)))
+	if (!load_module(s, path_parent(qualified)))
 		return NULL;
 	return *BY_ID(class_of, class_cap, id);
 }
@@ -93,7 +83,7 @@ script_func(struct script *s, struct str qualified)
 {
 	uint32_t id = graph_name(s->g, qualified);
 
-	if (!load_module(s, module_of(qualified)))
+	if (!load_module(s, path_parent(qualified)))
 		return NULL;
 	return *BY_ID(func_of, func_cap, id);
 }

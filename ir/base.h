@@ -46,6 +46,8 @@ struct str str_sub(struct str, uint32_t from, uint32_t to);
 int64_t str_find(struct str, char);                               /* -1 = not there */
 bool str_cut(struct str *rest, char sep, struct str *head);       /* head = up to sep; false when rest is used up */
 struct str str_trim(struct str);
+struct str path_last(struct str path);                             /* "a.b.c": "c" */
+struct str path_parent(struct str path);                           /* "a.b"; empty = there is none */
 bool str_int(struct str, int64_t *);
 uint64_t str_hash(uint64_t seed, struct str);
 uint32_t utf8_length(const char *p, uint32_t n);                  /* bytes of the sequence at p, of n that are there; 0 = it is none */

@@ -91,6 +91,30 @@ str_trim(struct str s)
 	return s;
 }
 
+static uint32_t
+path_cut(struct str path)
+{
+	uint32_t n = path.n;
+
+	while (n && path.p[n - 1] != '.')
+		n--;
+	return n;
+}
+
+struct str
+path_last(struct str path)
+{
+	return str_sub(path, path_cut(path), path.n);
+}
+
+struct str
+path_parent(struct str path)
+{
+	uint32_t n = path_cut(path);
+
+	return str_sub(path, 0, n ? n - 1 : 0);
+}
+
 bool
 str_int(struct str s, int64_t *out)
 {

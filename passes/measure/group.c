@@ -18,16 +18,6 @@ struct grouping {
 
 /* ---- names -------------------------------------------------------------------------------------------------- */
 
-static struct str
-last_part(struct str path)
-{
-	uint32_t cut = path.n;
-
-	while (cut && path.p[cut - 1] != '.')
-		cut--;
-	return str_sub(path, cut, path.n);
-}
-
 static bool
 is_number(struct str s)
 {
@@ -51,7 +41,7 @@ count_numbered(struct grouping *t)
 	uint32_t *count = NEW(t->a->c->a, uint32_t, t->r->nmodule + 1);
 
 	for (uint32_t i = 1; i < t->r->nmodule; i++)
-		if (is_number(last_part(t->r->modules[i].path)))
+		if (is_number(path_last(t->r->modules[i].path)))
 			count[sibling_key(t, i)]++;
 	return count;
 }
@@ -64,7 +54,7 @@ name_modules(struct grouping *t)
 	t->canon = NEW(t->a->c->a, uint32_t, t->r->nmodule);
 	t->r->module_like = NEW(t->a->c->a, struct str, t->r->nmodule);
 	for (uint32_t i = 1; i < t->r->nmodule; i++) {
-		struct str part = last_part(t->r->modules[i].path), up = strtab_str(t->names, t->canon[t->r->modules[i].parent]);
+		struct str part = path_last(t->r->modules[i].path), up = strtab_str(t->names, t->canon[t->r->modules[i].parent]);
 		bool many = is_number(part) && count[sibling_key(t, i)] > 1;
 
 		t->canon[i] = strtab_id(t->names, str_fmt(t->a->c->a, "%.*s%s%.*s", SFMT(up), up.n ? "." : "", SFMT(many ? S("*") : part)));
@@ -133,7 +123,7 @@ storage_name(const struct grouping *t, const struct live_row *row, struct str mo
 	const char *dot = module.n ? "." : "";
 
 	if (s->val && t->a->g->vals[s->val].kind != VAL_INPUT)
-		return str_fmt(a, "%.*s%s%.*s", SFMT(module), dot, SFMT(last_part(row->name)));
+		return str_fmt(a, "%.*s%s%.*s", SFMT(module), dot, SFMT(path_last(row->name)));
 	if (!s->node || s->val)
 		return row->name;
 	return str_fmt(a, "%.*s%s%s", SFMT(module), module.n ? ": " : "", n->op ? op_info(n->op)->name : s->op);

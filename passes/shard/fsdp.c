@@ -53,9 +53,7 @@ unit_of(const struct graph *g, const uint32_t *of_path, uint32_t v, uint32_t roo
 	while (name.n) {
 		uint32_t path;
 
-		while (name.n && name.p[name.n - 1] != '.')
-			name.n--;
-		name.n -= name.n > 0;
+		name = path_parent(name);
 		path = name.n ? strtab_find(g->names, name) : 0;
 		if (path && of_path[path])
 			return of_path[path];

@@ -86,11 +86,8 @@ static uint32_t
 owner_path(const struct graph *g, uint32_t v)
 {
 	struct str full = graph_str(g, g->vals[v].full ? g->vals[v].full : g->vals[v].name);
-	uint32_t n = full.n;
 
-	while (n && full.p[n - 1] != '.')
-		n--;
-	return strtab_find(g->names, str_sub(full, 0, n ? n - 1 : 0));
+	return strtab_find(g->names, path_parent(full));
 }
 
 /* Modules that the graph calls get their parameters; a tied one is in both of its modules. */
