@@ -121,6 +121,8 @@ shard_tensor(struct shard *sh, const struct fsdp *d, uint32_t i)
 static void
 make_shards(struct shard *sh, struct fsdp *d)
 {
+	bool mixed = false;
+
 	sh->x->trained = NEW(sh->s->c->a, struct param, sh->x->nparam + 1);
 	sh->x->ntrained = 0;
 	sh->x->keeps_stale = d->flat;
@@ -133,14 +135,16 @@ make_shards(struct shard *sh, struct fsdp *d)
 	}
 	for (uint32_t u = 0; u < d->nunit && d->flat; u++) {
 		struct unit *x = &d->units[u];
-		uint32_t t = flat_new(sh, (struct flat){ceil_div(x->padded, sh->ways), d->shard_dtype, FAC_PARAM, "flat_shard", x->shares, false});
-		bool trains = false;
+		uint32_t t = flat_new(sh, (struct flat){ceil_div(x->padded, sh->ways), d->shard_dtype, FAC_PARAM, "flat_shard", x->shares, false}), n = 0;
 
 		for (uint32_t k = 0; k < x->n; k++)
-			trains |= param_trains(sh, x->params[k]);
-		if (trains)
+			n += param_trains(sh, x->params[k]);
+		if (n)
 			x->trained = add_trained(sh, t);
+		mixed |= n && n < x->n;
 	}
+	if (mixed)
+		assume(sh->x->a, "fsdp1: frozen and trained parameters share flat parameters ; optimizer states are those of a rank all of whose shard is trained");
 	sh->s->offload = false;
 }
 
@@ -163,7 +167,9 @@ known(struct analysis *a)
 
 	assume(a, "fsdp: built on the meta device, so that parameters are never whole but where they are gathered; shards along the first dim");
 	if (v[RK_PARALLEL_STRATEGY].i == ST_FSDP1)
-		assume(a, "fsdp1 follows PyTorch's source, not a run of it");
+		assume(a, "fsdp1: use_orig_params, so that zero_grad leaves flat gradients to the next forward");
+	if (v[RK_PARALLEL_STRATEGY].i == ST_FSDP1 && v[RK_GRAD_ACCUM].i > 1)
+		assume(a, "fsdp1: accumulation follows PyTorch's source, not a run of it");
 	if (v[RK_PARALLEL_PP].i > 1)
 		assume(a, "fsdp2 in a pipeline: each stage is wrapped on its own, keeps gathered what a backward has gathered, and reduces after its last micro-batch, as torch.distributed.pipelining does");
 	if (v[RK_OFFLOAD_OPTIMIZER].i || v[RK_OFFLOAD_PARAM].i)
@@ -216,7 +222,7 @@ fsdp_buffer(struct shard *sh, const struct unit *u, int64_t numel, unsigned dtyp
 }
 
 static void
-all_gather(struct shard *sh, const struct fsdp *d, struct unit *u)
+all_gather(struct shard *sh, struct fsdp *d, struct unit *u)
 {
 	int64_t n = ceil_div(u->padded, sh->ways);
 	uint32_t upload, in;
@@ -281,8 +287,9 @@ copy_out(struct shard *sh, struct fsdp *d, struct unit *u, bool keeps)
 }
 
 static void
-reshard(struct shard *sh, struct unit *u)
+reshard(struct shard *sh, struct fsdp *d, struct unit *u)
 {
+	(void)d;
 	for (uint32_t k = 0; k < u->nwhole; k++)
 		tensor_drop(sh->s, u->whole[k]);
 	u->nwhole = 0;
@@ -302,7 +309,7 @@ static void
 post_forward(struct shard *sh, struct fsdp *d, struct unit *u)
 {
 	if (reshards(sh, d, u))
-		reshard(sh, u);
+		reshard(sh, d, u);
 	ROOM(sh->s->c->a, d->root->order, d->root->norder, d->root->order_cap, 1);
 	ROOM(sh->s->c->a, u->uses, u->nuse, u->use_cap, 1);
 	u->uses[u->nuse++] = d->root->norder;
@@ -324,7 +331,7 @@ reduce(struct shard *sh, struct fsdp *d, struct unit *u)
 	int64_t n = fsdp_collect(sh, d, u);
 	uint32_t flat = d->flat && n ? fsdp_flatten(sh, d, u, n) : 0;
 
-	reshard(sh, u);
+	reshard(sh, d, u);
 	flat_drop(sh, &d->root->input);
 	if (n)
 		fsdp_reduce(sh, d, u, n, flat);
@@ -339,7 +346,7 @@ post_backward(struct shard *sh, struct fsdp *d, struct unit *u)
 		return;
 	}
 	if (!sh->x->nchunk)
-		reshard(sh, u);
+		reshard(sh, d, u);
 	fsdp_put_aside(sh, d, u);
 }
 
@@ -352,13 +359,10 @@ drop_stale(struct shard *sh)
 {
 	for (uint32_t i = 0; i < sh->x->ntrained; i++) {
 		struct param *p = &sh->x->trained[i];
-		uint32_t grad = tensor_at(sh->s, p->tensor)->grad;
 
-		if (!p->stale)
-			continue;
+		if (p->stale)
+			grad_drop(sh, p->tensor);
 		p->stale = false;
-		tensor_at(sh->s, p->tensor)->grad = 0;
-		tensor_drop(sh->s, grad);
 	}
 }
 
@@ -496,7 +500,7 @@ backward_end(struct shard *sh)
 		leave(sh, d);
 	for (uint32_t u = 0; u < d->nunit && !sh->x->nchunk; u++) {
 		flat_drop(sh, &d->units[u].gathered);
-		reshard(sh, &d->units[u]);
+		reshard(sh, d, &d->units[u]);
 	}
 	if (!sh->x->nchunk)
 		flat_drop(sh, &d->root->input);
@@ -504,10 +508,31 @@ backward_end(struct shard *sh)
 
 /* ---- stages of a pipeline --------------------------------------------------------------------------------------------------------- */
 
-static bool
-in_stage(const struct shard *sh, const struct fsdp *d, uint32_t u)
+typedef void unit_fn(struct shard *, struct fsdp *, struct unit *);
+
+/* The root first, then the units in the model's order. */
+static void
+each_in_stage(struct shard *sh, unit_fn *does)
 {
-	return d->units[u].n && d->units[u].root == sh->chunk;
+	struct fsdp *d = sh->own;
+
+	for (uint32_t u = 0; u < d->nunit; u++)
+		if (d->units[u].n && d->units[u].root == sh->chunk)
+			does(sh, d, &d->units[u]);
+}
+
+static void
+copy_out_ahead(struct shard *sh, struct fsdp *d, struct unit *u)
+{
+	if (u->gathered)
+		copy_out(sh, d, u, false);
+}
+
+static void
+drop_gathered(struct shard *sh, struct fsdp *d, struct unit *u)
+{
+	(void)d;
+	flat_drop(sh, &u->gathered);
 }
 
 /* What the schedule has gathered ahead is copied out before it is used. */
@@ -517,9 +542,8 @@ stage(struct shard *sh)
 	struct fsdp *d = sh->own;
 
 	d->root = &d->roots[sh->chunk];
-	for (uint32_t u = 0; u < d->nunit && d->root->ahead; u++)
-		if (in_stage(sh, d, u) && d->units[u].gathered)
-			copy_out(sh, d, &d->units[u], false);
+	if (d->root->ahead)
+		each_in_stage(sh, copy_out_ahead);
 	d->root->ahead = false;
 }
 
@@ -528,34 +552,23 @@ stage_gather(struct shard *sh)
 {
 	struct fsdp *d = sh->own;
 
-	for (uint32_t u = 0; u < d->nunit; u++)
-		if (in_stage(sh, d, u))
-			all_gather(sh, d, &d->units[u]);
+	each_in_stage(sh, all_gather);
 	d->roots[sh->chunk].ahead = true;
 }
 
 static void
 stage_release(struct shard *sh)
 {
-	struct fsdp *d = sh->own;
-
-	for (uint32_t u = 0; u < d->nunit; u++)
-		if (in_stage(sh, d, u))
-			reshard(sh, &d->units[u]);
+	each_in_stage(sh, reshard);
 }
 
-/* The root first, then the units in the model's order. */
 static void
 stage_end(struct shard *sh)
 {
 	struct fsdp *d = sh->own;
 
-	for (uint32_t u = 0; u < d->nunit; u++)
-		if (in_stage(sh, d, u))
-			reduce(sh, d, &d->units[u]);
-	for (uint32_t u = 0; u < d->nunit; u++)
-		if (in_stage(sh, d, u))
-			flat_drop(sh, &d->units[u].gathered);
+	each_in_stage(sh, reduce);
+	each_in_stage(sh, drop_gathered);
 	flat_drop(sh, &d->root->input);
 	forget_order(d);
 }
