@@ -157,13 +157,38 @@ node_new(struct graph *g, unsigned op, uint32_t narg, uint32_t nout)
 	ROOM(g->c->a, g->args, g->narg, g->arg_cap, narg);
 	ROOM(g->c->a, g->ids, g->nid, g->id_cap, nout);
 	g->nodes[g->nnode] = (struct node){
-		.op = (uint16_t)op, .narg = (uint16_t)narg, .nout = (uint16_t)nout, .arg = g->narg, .out = g->nid, .origin = g->nnode,
+		.op = (uint16_t)op, .narg = (uint16_t)narg, .nout = (uint16_t)nout, .arg = g->narg, .out = g->nid,
 	};
 	memset(g->args + g->narg, 0, narg * sizeof *g->args);
 	memset(g->ids + g->nid, 0, nout * sizeof *g->ids);
 	g->narg += narg;
 	g->nid += nout;
 	return g->nnode++;
+}
+
+void
+node_place(struct graph *g, uint32_t n, uint32_t like)
+{
+	struct node *x = &g->nodes[n];
+	const struct node *old = &g->nodes[like];
+
+	x->name = old->name;
+	x->target = graph_name(g, str_of(op_info(x->op)->name));
+	x->flags = old->flags & NF_NO_GRAD;
+	x->modality = old->modality;
+	x->autocast = old->autocast;
+	x->scope = old->scope;
+	x->frame = old->frame;
+	x->nframe = old->nframe;
+}
+
+uint32_t
+node_beside(struct graph *g, unsigned op, uint32_t like, uint32_t nout)
+{
+	uint32_t n = node_new(g, op, op_narg(op), nout);
+
+	node_place(g, n, like);
+	return n;
 }
 
 struct arg *

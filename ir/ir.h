@@ -172,7 +172,6 @@ struct node {
 	uint32_t scope;            /* innermost module call around it */
 	uint32_t frame;            /* first of nframe entries in graph.frames, outermost first */
 	uint16_t nframe;
-	uint32_t origin;           /* index of the node in the file that it stands for */
 	uint32_t fx, fx_target, fx_args;     /* ONNX: the exporter's FX node that it is part of, its operator and arguments; interned, 0 = not recorded */
 };
 
@@ -471,6 +470,8 @@ uint32_t val_new(struct graph *, enum val_kind, struct str name);
 void val_shape(struct graph *, uint32_t val, unsigned rank, const struct sint *dims);
 struct sint *val_dims(const struct graph *, uint32_t val);
 uint32_t node_new(struct graph *, unsigned op, uint32_t narg, uint32_t nout);     /* outputs are values 0 until set */
+void node_place(struct graph *, uint32_t n, uint32_t like);                       /* n stands where like does: its name, modes, modality, scope, statement */
+uint32_t node_beside(struct graph *, unsigned op, uint32_t like, uint32_t nout);  /* a new one, with its row's arguments, that stands there */
 struct arg *node_args(const struct graph *, uint32_t node);
 struct arg *node_arg(const struct graph *, uint32_t node, const char *name);      /* NULL = the operator has none of that name */
 uint32_t *node_outs(const struct graph *, uint32_t node);

@@ -264,25 +264,29 @@ set_frames(struct graph *g, uint32_t n, uint32_t like)
 	g->frames[g->nframe - 1].text = graph_name(g, S("return output.to(input.dtype)"));
 }
 
+/* v converted, where the node `like` stands. */
 static uint32_t
-add_conversion(struct returns *r, uint32_t v)
+converted(struct graph *g, uint32_t v, uint32_t like, const char *suffix)
 {
-	struct graph *g = r->g;
-	uint32_t made = g->vals[v].node, up = r->k->up[made], y = val_new(g, VAL_NODE, str_fmt(g->c->a, "%.*s_back", SFMT(graph_str(g, g->vals[v].name)))), n;
+	uint32_t n = node_beside(g, OP_TO, like, 1), y = val_new(g, VAL_NODE, str_fmt(g->c->a, "%.*s_%s", SFMT(graph_str(g, g->vals[v].name)), suffix));
 
-	n = node_new(g, OP_TO, op_narg(OP_TO), 1);
 	node_args(g, n)[0] = arg_val(v);
 	node_outs(g, n)[0] = y;
 	g->nodes[n].name = g->vals[y].name;
-	g->nodes[n].target = graph_name(g, S("to"));
-	g->nodes[n].flags = NF_ADDED;
-	g->nodes[n].scope = g->nodes[made].scope;
-	g->nodes[n].modality = g->nodes[made].modality;
-	set_frames(g, n, made);
+	g->nodes[n].flags |= NF_ADDED;
 	g->vals[y].node = n;
 	g->vals[y].dtype = g->vals[v].dtype;
 	g->vals[y].rank = g->vals[v].rank;
 	g->vals[y].dim = g->vals[v].dim;
+	return y;
+}
+
+static uint32_t
+add_conversion(struct returns *r, uint32_t v)
+{
+	uint32_t made = r->g->vals[v].node, up = r->k->up[made], y = converted(r->g, v, made, "back"), n = r->g->vals[y].node;
+
+	set_frames(r->g, n, made);
 	casts_back(r->k, n, up);
 	return y;
 }
@@ -345,23 +349,9 @@ write_conversions(struct returns *r)
 static uint32_t
 narrowed(struct returns *r, uint32_t n, uint32_t v)
 {
-	struct graph *g = r->g;
-	uint32_t y = val_new(g, VAL_NODE, str_fmt(g->c->a, "%.*s_narrow", SFMT(graph_str(g, g->vals[v].name)))), m = node_new(g, OP_TO, op_narg(OP_TO), 1);
+	uint32_t y = converted(r->g, v, n, "narrow");
 
-	node_args(g, m)[0] = arg_val(v);
-	*node_arg(g, m, "dtype") = arg_dtype(r->k->a->plan.param_dtype);
-	node_outs(g, m)[0] = y;
-	g->nodes[m].name = g->vals[y].name;
-	g->nodes[m].target = graph_name(g, S("to"));
-	g->nodes[m].flags = NF_ADDED;
-	g->nodes[m].scope = g->nodes[n].scope;
-	g->nodes[m].modality = g->nodes[n].modality;
-	g->nodes[m].frame = g->nodes[n].frame;
-	g->nodes[m].nframe = g->nodes[n].nframe;
-	g->vals[y].node = m;
-	g->vals[y].dtype = g->vals[v].dtype;
-	g->vals[y].rank = g->vals[v].rank;
-	g->vals[y].dim = g->vals[v].dim;
+	*node_arg(r->g, r->g->vals[y].node, "dtype") = arg_dtype(r->k->a->plan.param_dtype);
 	return y;
 }
 

@@ -58,7 +58,7 @@ static void
 make(struct constants *k, uint32_t v)
 {
 	struct graph *g = k->g;
-	uint32_t user = k->first[v], n = node_new(g, OP_FULL, op_narg(OP_FULL), 1);
+	uint32_t user = k->first[v], n = node_beside(g, OP_FULL, user, 1);
 	unsigned d = k->depth[v];
 
 	*node_arg(g, n, "size") = (struct arg){.kind = ARG_INTS, .first = ints_add(g, val_dims(g, v), g->vals[v].rank), .count = g->vals[v].rank};
@@ -66,10 +66,9 @@ make(struct constants *k, uint32_t v)
 	*node_arg(g, n, "dtype") = arg_dtype(g->vals[v].dtype);
 	node_outs(g, n)[0] = v;
 	g->nodes[n].name = g->vals[v].name;
-	g->nodes[n].target = graph_name(g, S("full"));
-	g->nodes[n].flags = NF_ADDED;
+	g->nodes[n].flags |= NF_ADDED;
 	g->nodes[n].scope = scope_at(g, g->nodes[user].scope, d);
-	g->nodes[n].modality = g->nodes[user].modality;
+	g->nodes[n].nframe = 0;
 	g->vals[v].kind = VAL_NODE;
 	g->vals[v].node = n;
 	g->vals[v].out = 0;

@@ -20,18 +20,8 @@ new_value(struct raiser *r, uint32_t n, uint32_t k)
 uint32_t
 eager_node(struct raiser *r, unsigned op, unsigned nout)
 {
-	struct node old = r->g->nodes[r->s.n];
-	uint32_t n = node_new(r->g, op, op_narg(op), nout), at = n - r->nold;
-	struct node *x = &r->g->nodes[n];
+	uint32_t n = node_beside(r->g, op, r->s.n, nout), at = n - r->nold;
 
-	x->name = old.name;
-	x->target = graph_name(r->g, str_of(op_info(op)->name));
-	x->flags = old.flags & NF_NO_GRAD;
-	x->autocast = old.autocast;
-	x->scope = old.scope;
-	x->frame = old.frame;
-	x->nframe = old.nframe;
-	x->origin = old.origin;
 	for (unsigned k = 0; k < nout; k++) {
 		uint32_t v = new_value(r, n, k);
 

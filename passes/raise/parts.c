@@ -112,20 +112,9 @@ squeezed(struct parts *p, uint32_t slice, int64_t axis)
 static uint32_t
 new_node(struct parts *p, unsigned op, uint32_t like, uint32_t nout)
 {
-	struct graph *g = p->g;
-	struct node old = g->nodes[like];
-	uint32_t n = node_new(g, op, op_narg(op), nout), at = n - p->nold;
-	struct node *x = &g->nodes[n];
+	uint32_t n = node_beside(p->g, op, like, nout), at = n - p->nold;
 
-	x->name = old.name;
-	x->target = graph_name(g, str_of(op_info(op)->name));
-	x->flags = old.flags & NF_NO_GRAD;
-	x->autocast = old.autocast;
-	x->scope = old.scope;
-	x->frame = old.frame;
-	x->nframe = old.nframe;
-	x->origin = old.origin;
-	ROOM(g->c->a, p->behind, at, p->behind_cap, 1);
+	ROOM(p->g->c->a, p->behind, at, p->behind_cap, 1);
 	p->behind[at] = like - 1;
 	return n;
 }

@@ -168,14 +168,10 @@ make_node(struct pieces *p)
 
 	for (uint32_t k = 0; k < p->nresult; k++)
 		node_outs(g, n)[k] = p->result[k];
+	node_place(g, n, like);
 	x->name = g->nodes[like].fx ? g->nodes[like].fx : g->nodes[like].name;
 	x->target = g->nodes[like].fx_target ? g->nodes[like].fx_target : g->nodes[like].target;
-	x->flags = (uint8_t)((g->nodes[like].flags & NF_NO_GRAD) | (p->inplace ? NF_INPLACE : 0));
-	x->scope = g->nodes[like].scope;
-	x->frame = g->nodes[like].frame;
-	x->nframe = g->nodes[like].nframe;
-	x->origin = g->nodes[like].origin;
-	x->autocast = g->nodes[like].autocast;
+	x->flags |= p->inplace ? NF_INPLACE : 0;
 	x->fx = g->nodes[like].fx;
 	x->fx_target = g->nodes[like].fx_target;
 	return n;

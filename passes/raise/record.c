@@ -69,13 +69,8 @@ new_node(struct record *r, unsigned op, uint32_t narg, uint32_t reader, struct s
 
 	g->vals[v].node = n;
 	node_outs(g, n)[0] = v;
+	node_place(g, n, reader);
 	g->nodes[n].name = g->vals[v].name;
-	g->nodes[n].target = graph_name(g, str_of(op_info(op)->name));
-	g->nodes[n].flags = g->nodes[reader].flags & NF_NO_GRAD;
-	g->nodes[n].scope = g->nodes[reader].scope;
-	g->nodes[n].frame = g->nodes[reader].frame;
-	g->nodes[n].nframe = g->nodes[reader].nframe;
-	g->nodes[n].origin = g->nodes[reader].origin;
 	ROOM(g->c->a, r->behind, at, r->behind_cap, 1);
 	r->behind[at] = reader - 1;
 	return n;

@@ -203,17 +203,8 @@ static uint32_t
 new_node(struct recurrent *r, const struct stack *t, unsigned op, unsigned count)
 {
 	struct graph *g = r->g;
-	struct node old = g->nodes[t->layer[t->n - 1].node];
-	uint32_t n = node_new(g, op, op_narg(op), count), at = n - r->nold;
+	uint32_t n = node_beside(g, op, t->layer[t->n - 1].node, count), at = n - r->nold;
 
-	g->nodes[n].name = old.name;
-	g->nodes[n].target = graph_name(g, str_of(op_info(op)->name));
-	g->nodes[n].flags = old.flags & NF_NO_GRAD;
-	g->nodes[n].autocast = old.autocast;
-	g->nodes[n].scope = old.scope;
-	g->nodes[n].frame = old.frame;
-	g->nodes[n].nframe = old.nframe;
-	g->nodes[n].origin = old.origin;
 	for (unsigned k = 0; k < count; k++) {
 		uint32_t v = val_new(g, VAL_NODE, str_fmt(g->c->a, "%s_%u_%u", op_info(op)->name, (unsigned)n, k));
 

@@ -30,18 +30,13 @@ static uint32_t
 node_before(struct unfold *u, unsigned op, uint32_t user, uint32_t result)
 {
 	struct graph *g = u->g;
-	uint32_t n = node_new(g, op, op_narg(op), 1), at = n - u->nold;
+	uint32_t n = node_beside(g, op, user, 1), at = n - u->nold;
 
 	node_outs(g, n)[0] = result;
 	g->vals[result].kind = VAL_NODE;
 	g->vals[result].node = n;
 	g->vals[result].out = 0;
 	g->nodes[n].name = g->vals[result].name;
-	g->nodes[n].target = graph_name(g, str_of(op_info(op)->name));
-	g->nodes[n].scope = g->nodes[user].scope;
-	g->nodes[n].frame = g->nodes[user].frame;
-	g->nodes[n].nframe = g->nodes[user].nframe;
-	g->nodes[n].origin = g->nodes[user].origin;
 	ROOM(g->c->a, u->behind, at, u->behind_cap, 1);
 	u->behind[at] = user - 1;
 	return n;

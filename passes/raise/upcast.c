@@ -91,7 +91,7 @@ static uint32_t
 converted(struct upcast *u, uint32_t x, uint32_t behind, uint32_t like, uint16_t flag)
 {
 	struct graph *g = u->g;
-	uint32_t n = node_new(g, OP_TO, op_narg(OP_TO), 1), at = n - u->nold;
+	uint32_t n = node_beside(g, OP_TO, like, 1), at = n - u->nold;
 	uint32_t v = val_new(g, VAL_NODE, str_fmt(g->c->a, "%.*s_to_%u", SFMT(graph_str(g, g->vals[x].name)), (unsigned)n));
 
 	g->vals[v].node = n;
@@ -101,12 +101,8 @@ converted(struct upcast *u, uint32_t x, uint32_t behind, uint32_t like, uint16_t
 	node_outs(g, n)[0] = v;
 	node_args(g, n)[0] = arg_val(x);
 	*node_arg(g, n, "dtype") = arg_dtype(DT_FP32);
-	g->nodes[n].target = graph_name(g, S("to"));
-	g->nodes[n].flags = (uint16_t)(flag | (g->nodes[like].flags & NF_NO_GRAD));
-	g->nodes[n].scope = g->nodes[like].scope;
-	g->nodes[n].frame = g->nodes[like].frame;
-	g->nodes[n].nframe = g->nodes[like].nframe;
-	g->nodes[n].origin = g->nodes[like].origin;
+	g->nodes[n].name = g->vals[v].name;
+	g->nodes[n].flags |= flag;
 	ROOM(g->c->a, u->behind, at, u->behind_cap, 1);
 	u->behind[at] = behind;
 	return v;

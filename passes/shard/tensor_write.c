@@ -45,18 +45,10 @@ static void
 add_node(struct writer *w, unsigned op, uint32_t in, uint32_t out, int axis)
 {
 	struct graph *g = w->g;
-	uint32_t n = node_new(g, op, op_narg(op), 1);
-	struct node *x = &g->nodes[n], *host = &g->nodes[w->host];
+	uint32_t n = node_beside(g, op, w->host, 1);
 
-	x->flags = (uint16_t)(NF_ADDED | (host->flags & NF_NO_GRAD));
-	x->modality = host->modality;
-	x->autocast = host->autocast;
-	x->scope = host->scope;
-	x->frame = host->frame;
-	x->nframe = host->nframe;
-	x->origin = host->origin;
-	x->name = g->vals[out].name;
-	x->target = graph_name(g, str_of(op_info(op)->name));
+	g->nodes[n].flags |= NF_ADDED;
+	g->nodes[n].name = g->vals[out].name;
 	node_args(g, n)[0] = arg_val(in);
 	if (axis >= 0) {
 		node_args(g, n)[1] = arg_int(axis);
