@@ -177,29 +177,48 @@ compare_events(const struct job *job, const struct schedule *s)
 	free(got.e);
 }
 
+struct replayed {
+	json_t *truth;
+	struct analysed a;
+	char *recipe;
+};
+
+/* The job of a truth's own recipe, analysed. */
+static struct replayed
+replay(const char *name, const char *file, const char *prefix, bool fixed)
+{
+	struct replayed x;
+	char path[256];
+
+	snprintf(path, sizeof path, "fixtures/truth/%s.json", name);
+	x.truth = json_load_file(path, 0, NULL);
+	assert_non_null(x.truth);
+	x.recipe = recipe_of(x.truth, prefix, fixed);
+	snprintf(path, sizeof path, "fixtures/models/%s", file);
+	x.a = test_analyse_file(path, x.recipe);
+	return x;
+}
+
+static void
+replayed_free(struct replayed *x)
+{
+	release_analysis(x->a);
+	free(x->recipe);
+	json_decref(x->truth);
+}
+
 static void
 jobs_equal_the_truth(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++) {
-		char path[256];
-		json_t *truth;
-		struct analysed a;
-		char *recipe;
+		struct replayed x = replay(jobs[i].truth, jobs[i].file, jobs[i].prefix, false);
 
-		snprintf(path, sizeof path, "fixtures/truth/%s.json", jobs[i].truth);
-		truth = json_load_file(path, 0, NULL);
-		assert_non_null(truth);
-		recipe = recipe_of(truth, jobs[i].prefix, false);
-		snprintf(path, sizeof path, "fixtures/models/%s", jobs[i].file);
-		a = test_analyse_file(path, recipe);
 		for (unsigned k = 0; k < 2; k++)
-			compare_step(&jobs[i], &a.r->r.steps[k + 1], json_array_get(json_object_get(truth, "steps"), k), k + 1);
+			compare_step(&jobs[i], &x.a.r->r.steps[k + 1], json_array_get(json_object_get(x.truth, "steps"), k), k + 1);
 		if (jobs[i].has_log)
-			compare_events(&jobs[i], a.r->r.sched);
-		release_analysis(a);
-		free(recipe);
-		json_decref(truth);
+			compare_events(&jobs[i], x.a.r->r.sched);
+		replayed_free(&x);
 	}
 }
 
@@ -241,22 +260,11 @@ jobs_are_near_the_truth(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < sizeof near / sizeof near[0]; i++) {
-		char path[256];
-		json_t *truth;
-		struct analysed a;
-		char *recipe;
+		struct replayed x = replay(near[i].truth, near[i].file, near[i].fixed ? "model." : "", near[i].fixed);
 
-		snprintf(path, sizeof path, "fixtures/truth/%s.json", near[i].truth);
-		truth = json_load_file(path, 0, NULL);
-		assert_non_null(truth);
-		recipe = recipe_of(truth, near[i].fixed ? "model." : "", near[i].fixed);
-		snprintf(path, sizeof path, "fixtures/models/%s", near[i].file);
-		a = test_analyse_file(path, recipe);
 		for (unsigned k = 0; k < 2; k++)
-			compare_peak(&near[i], &a.r->r.steps[k + 1], json_array_get(json_object_get(truth, "steps"), k));
-		release_analysis(a);
-		free(recipe);
-		json_decref(truth);
+			compare_peak(&near[i], &x.a.r->r.steps[k + 1], json_array_get(json_object_get(x.truth, "steps"), k));
+		replayed_free(&x);
 	}
 }
 

@@ -157,19 +157,6 @@ same_dims(const int64_t *a, const int64_t *b, unsigned rank, const unsigned *per
 	return true;
 }
 
-static bool
-has_perm(const struct graph *g, uint32_t n, const int64_t *want, unsigned rank)
-{
-	const struct arg *perm = node_arg(g, n, "perm");
-
-	if (!is_op(g, n, OP_ONNX_TRANSPOSE) || !perm || perm->kind != ARG_INTS || perm->count != rank)
-		return false;
-	for (unsigned i = 0; i < rank; i++)
-		if (g->ints[perm->first + i].n != want[i])
-			return false;
-	return true;
-}
-
 /* An optimiser joined the reshaping to heads with the one around the transposition. */
 static uint32_t
 per_head(struct raiser *r, uint32_t k, const int64_t *turned)

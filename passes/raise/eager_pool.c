@@ -13,19 +13,6 @@ is_op(const struct graph *g, uint32_t n, unsigned op)
 	return n && g->nodes[n].op == op;
 }
 
-static bool
-turns(const struct graph *g, uint32_t n, const int64_t *want, uint32_t rank)
-{
-	const struct arg *perm = is_op(g, n, OP_ONNX_TRANSPOSE) ? node_arg(g, n, "perm") : NULL;
-
-	if (!perm || perm->kind != ARG_INTS || perm->count != rank)
-		return false;
-	for (uint32_t i = 0; i < rank; i++)
-		if (g->ints[perm->first + i].n != want[i])
-			return false;
-	return true;
-}
-
 /* The elements of a sum of selects, and how many selects there are; 0 = it is none. */
 static uint32_t
 summed(const struct graph *g, uint32_t v, int64_t *count)
@@ -55,7 +42,7 @@ pooled(const struct raiser *r, uint32_t v, int64_t *cells)
 
 	for (unsigned k = 0; k < 2 && is_op(g, n, OP_ONNX_WHERE); k++)
 		n = maker_of(g, operand_of(g, n, 2));
-	if (!turns(g, n, (const int64_t[]){4, 5, 0, 1, 2, 3}, 6))
+	if (!has_perm(g, n, (const int64_t[]){4, 5, 0, 1, 2, 3}, 6))
 		return 0;
 	n = maker_of(g, operand_of(g, n, 0));
 	i = is_op(g, n, OP_ONNX_GATHER_ND) ? operand_of(g, n, 1) : 0;
@@ -64,7 +51,7 @@ pooled(const struct raiser *r, uint32_t v, int64_t *cells)
 	for (unsigned k = 0; k < 4; k++)
 		cells[k] = dim[k];
 	n = maker_of(g, operand_of(g, n, 0));
-	return turns(g, n, (const int64_t[]){2, 3, 0, 1}, 4) ? operand_of(g, n, 0) : 0;
+	return has_perm(g, n, (const int64_t[]){2, 3, 0, 1}, 4) ? operand_of(g, n, 0) : 0;
 }
 
 static bool

@@ -239,6 +239,19 @@ operand_of(const struct graph *g, uint32_t n, unsigned i)
 	return i < g->nodes[n].narg && a[i].kind == ARG_VAL ? a[i].u.val : 0;
 }
 
+bool
+has_perm(const struct graph *g, uint32_t n, const int64_t *want, unsigned rank)
+{
+	const struct arg *perm = n && g->nodes[n].op == OP_ONNX_TRANSPOSE ? node_arg(g, n, "perm") : NULL;
+
+	if (!perm || perm->kind != ARG_INTS || perm->count != rank)
+		return false;
+	for (unsigned i = 0; i < rank; i++)
+		if (g->ints[perm->first + i].n != want[i])
+			return false;
+	return true;
+}
+
 static bool
 swaps_last_two(const struct graph *g, uint32_t n)
 {

@@ -44,6 +44,7 @@ bool scalar_of(const struct graph *, uint32_t val, double *out);           /* th
 uint32_t maker_of(const struct graph *, uint32_t val);                     /* the node whose first result it is, 0 = none */
 bool shows_casts(const struct graph *);                                  /* an ONNX file has conversions that change nothing, as older exporters write them */
 uint32_t operand_of(const struct graph *, uint32_t node, unsigned i);      /* by place; lists opened; 0 = absent */
+bool has_perm(const struct graph *, uint32_t node, const int64_t *perm, unsigned rank);      /* is the node a Transpose by perm? */
 uint32_t stored_transposed(const struct graph *, uint32_t val);            /* the parameter, 0 = it is none */
 bool rms_norm_was_decomposed(const struct graph *, uint32_t sum);           /* by an exporter, not written out by the model; sum: of mean square and eps */
 

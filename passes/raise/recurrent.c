@@ -19,22 +19,9 @@ only_user(const struct recurrent *r, uint32_t v, unsigned op)
 }
 
 static bool
-turns(const struct graph *g, uint32_t n, const int64_t *want, uint32_t rank)
-{
-	const struct arg *perm = n && g->nodes[n].op == OP_ONNX_TRANSPOSE ? node_arg(g, n, "perm") : NULL;
-
-	if (!perm || perm->kind != ARG_INTS || perm->count != rank)
-		return false;
-	for (uint32_t i = 0; i < rank; i++)
-		if (g->ints[perm->first + i].n != want[i])
-			return false;
-	return true;
-}
-
-static bool
 swaps_batch(const struct graph *g, uint32_t n)
 {
-	return turns(g, n, (const int64_t[]){1, 0, 2}, 3);
+	return has_perm(g, n, (const int64_t[]){1, 0, 2}, 3);
 }
 
 /* Do the nodes come from one call? The exporter's record tells, or the module that they stand in; where there is neither, structure alone has to. */
@@ -111,7 +98,7 @@ joined(const struct recurrent *r, uint32_t y, unsigned directions)
 
 	if (!n && directions == 1 && (n = only_user(r, y, OP_ONNX_SQUEEZE)) != 0)
 		return node_outs(r->g, n)[0];
-	if (n && turns(r->g, n, (const int64_t[]){0, 2, 1, 3}, 4))
+	if (n && has_perm(r->g, n, (const int64_t[]){0, 2, 1, 3}, 4))
 		y = node_outs(r->g, n)[0];
 	else if (directions != 1)
 		return 0;
