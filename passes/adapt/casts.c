@@ -303,15 +303,21 @@ convert_constants(struct casts *k)
 {
 	struct graph *g = k->g;
 	bool *wide = NEW(g->c->a, bool, g->nval);
+	unsigned count = 0;
 
-	if (g->file_dtype != DT_FP32 || !str_eq(g->format, S("onnx")))
+	if (k->a->plan.param_dtype == DT_FP32 || g->file_dtype != DT_FP32 || !str_eq(g->format, S("onnx")))
 		return;
 	for (uint32_t n = 1; n < g->nnode; n++)
 		for (struct operands it = operands_of(g, n); operand_next(&it);)
 			wide[it.val] |= wants_fp32(g->nodes[n].op);
-	for (uint32_t v = 1; v < g->nval; v++)
-		if (g->vals[v].kind == VAL_CONST && g->vals[v].rank && !g->vals[v].full && g->vals[v].dtype == DT_FP32 && !wide[v])
-			g->vals[v].dtype = (uint8_t)k->a->plan.param_dtype;
+	for (uint32_t v = 1; v < g->nval; v++) {
+		if (g->vals[v].kind != VAL_CONST || !g->vals[v].rank || g->vals[v].full || g->vals[v].dtype != DT_FP32 || wide[v])
+			continue;
+		g->vals[v].dtype = (uint8_t)k->a->plan.param_dtype;
+		count++;
+	}
+	if (count)
+		assume(k->a, "constants that the exporter computed are in the parameters' dtype, but for those of which sines and cosines are made (%u)", count);
 }
 
 static void

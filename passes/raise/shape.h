@@ -27,7 +27,7 @@ struct shaper {
 
 #define UNKNOWN ((struct sint){0, EXPR_UNKNOWN})
 
-/* shape_util.c: operands and attributes by the names of the operator's row */
+/* shape_node.c: operands and attributes by the names of the operator's row */
 const struct arg *arg_of(const struct shaper *, const char *name);         /* of kind NONE if it is absent */
 uint32_t operand(const struct shaper *, const char *name);                 /* a value; 0 = absent */
 uint32_t operand_at(const struct shaper *, unsigned i);

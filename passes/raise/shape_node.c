@@ -1,4 +1,4 @@
-/* Operands, attributes, sizes and results, as the rules for ONNX operators need them. */
+/* What a rule for an ONNX operator reads and writes: operands, attributes, sizes and results of its node. */
 #include "shape.h"
 
 #include <stdlib.h>
