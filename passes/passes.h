@@ -20,6 +20,7 @@ struct plan {                      /* made by the adapt group, read-only in lowe
 	uint8_t input_dtype;       /* of floating-point inputs */
 	uint32_t loss;             /* value that backward starts from, 0 = none */
 	uint32_t logits;           /* value that the loss reads, 0 = not known */
+	bool reads_both_ways;      /* there is attention, and none of it is causal or has a mask */
 	bool loss_in_model;        /* an appended loss runs before the model's forward returns, as the libraries' do */
 };
 

@@ -40,12 +40,64 @@ takes_tokens(const struct graph *g)
 	return false;
 }
 
-static enum loss_kind
-choose(struct analysis *a, uint32_t logits)
+/* What is made to look like an input is compared with it: images, noise, spectrograms. */
+static bool
+is_like_an_input(const struct graph *g, uint32_t out)
 {
-	enum loss_kind kind = a->g->vals[logits].rank == 3 && takes_tokens(a->g) ? LOSS_CAUSAL_LM : LOSS_CROSS_ENTROPY;
+	for (uint32_t i = 0; i < g->ninput; i++) {
+		uint32_t v = g->inputs[i];
+		bool same = dtype_is_float(g->vals[v].dtype) && g->vals[v].rank == g->vals[out].rank;
 
-	assume(a, "the graph has no scalar loss: %s appended (loss=auto)", choice_text(RK_LOSS, kind).p ? (kind == LOSS_CAUSAL_LM ? "causal-lm" : "cross-entropy") : "");
+		for (unsigned k = 0; same && k < g->vals[out].rank; k++)
+			same = val_dims(g, v)[k].n == val_dims(g, out)[k].n;
+		if (same)
+			return true;
+	}
+	return false;
+}
+
+static bool
+has_input(const struct graph *g, struct str name)
+{
+	for (uint32_t i = 0; i < g->ninput; i++)
+		if (str_eq(graph_str(g, g->vals[g->inputs[i]].name), name))
+			return true;
+	return false;
+}
+
+/* Predictions of every token of a text: the next one's, unless the model sees it. */
+static enum loss_kind
+choose_for_tokens(const struct analysis *a, const char **why)
+{
+	if (has_input(a->g, S("decoder_input_ids"))) {
+		*why = "the decoder has inputs of its own, which are the labels moved by one";
+		return LOSS_CROSS_ENTROPY;
+	}
+	if (a->plan.reads_both_ways) {
+		*why = "attention is not causal, labels stand where their tokens are masked";
+		return LOSS_CROSS_ENTROPY;
+	}
+	*why = "every token predicts the next";
+	return LOSS_CAUSAL_LM;
+}
+
+static enum loss_kind
+choose(struct analysis *a, uint32_t out)
+{
+	const struct graph *g = a->g;
+	enum loss_kind kind = LOSS_CROSS_ENTROPY;
+	const char *why = "the last dim is classes";
+
+	if (val_dims(g, out)[g->vals[out].rank - 1].n == 1) {
+		kind = LOSS_MSE;
+		why = "one number is no choice among classes";
+	} else if (g->vals[out].rank == 3 && takes_tokens(g)) {
+		kind = choose_for_tokens(a, &why);
+	} else if (is_like_an_input(g, out)) {
+		kind = LOSS_MSE;
+		why = "the output is as large as an input";
+	}
+	assume(a, "the graph has no scalar loss: %.*s appended (loss=auto): %s", SFMT(choice_text(RK_LOSS, kind)), why);
 	return kind;
 }
 

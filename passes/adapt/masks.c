@@ -345,6 +345,25 @@ sweep(struct graph *g, const uint32_t *before, uint32_t *now)
 			g->vals[v].kind = VAL_NONE;
 }
 
+static bool
+reads_both_ways(const struct graph *g)
+{
+	bool any = false;
+
+	for (uint32_t n = 1; n < g->nnode; n++) {
+		const struct arg *mask, *causal;
+
+		if (g->nodes[n].op != OP_SDPA)
+			continue;
+		mask = node_arg(g, n, "attn_mask");
+		causal = node_arg(g, n, "is_causal");
+		if (mask->kind == ARG_VAL || (causal->kind == ARG_BOOL && causal->u.b))
+			return false;
+		any = true;
+	}
+	return any;
+}
+
 bool
 pass_masks(struct analysis *a)
 {
@@ -367,6 +386,7 @@ pass_masks(struct analysis *a)
 			simplify_choice(&m, n);
 		summarise(&m, n);
 	}
+	a->plan.reads_both_ways = reads_both_ways(g);
 	masks_unpack(&m);
 	if (m.dropped)
 		assume(a, "no padding: attention masks that are causal or all true are dropped, as the libraries do");
