@@ -129,11 +129,11 @@ set_frames(struct lora *l, uint32_t n, uint32_t line, const char *text, bool inn
 
 	if (!g->has_frames && !l->nframe)
 		return;
-	ROOM(l->a->c->a, g->frames, g->nframe, g->frame_cap, (uint32_t)keep + 3);
+	ROOM(l->a->c->a, g->frames, g->nframe, g->frame_cap, (uint32_t)keep + 5);
 	memcpy(g->frames + g->nframe, g->frames + l->frame, keep * sizeof *g->frames);
 	g->nodes[n].frame = g->nframe;
-	if (l->outer)
-		g->frames[g->nframe + count++] = (struct frame){2, graph_name(g, str_of(l->outer))};
+	for (unsigned i = 0; l->outer[i]; i++)
+		g->frames[g->nframe + count++] = (struct frame){2, graph_name(g, str_of(l->outer[i]))};
 	g->frames[g->nframe + count++] = (struct frame){line, graph_name(g, str_of(text))};
 	if (inner)
 		g->frames[g->nframe + count++] = (struct frame){1, graph_name(g, S("return F.linear(input, self.weight, self.bias)"))};
@@ -249,7 +249,7 @@ base_of(const struct graph *g, uint32_t n)
 
 	return (struct base){op, x.kind == ARG_VAL ? x.u.val : 0, w.kind == ARG_VAL ? w.u.val : 0,
 		bias.kind == ARG_VAL && g->vals[bias.u.val].kind == VAL_PARAM ? bias.u.val : 0, node_outs(g, n)[0], 0,
-		arg_of(g, n, "stride"), arg_of(g, n, "padding"), arg_of(g, n, "groups"), arg_of(g, n, "padding_idx")};
+		arg_of(g, n, "stride"), arg_of(g, n, "padding"), arg_of(g, n, "dilation"), arg_of(g, n, "groups"), arg_of(g, n, "padding_idx")};
 }
 
 uint32_t
@@ -313,13 +313,15 @@ add_input(struct lora *l, const struct base *b)
 		t = lora_value(l, b->x, "lora_x");
 		lora_node(l, OP_TO, args, 2, t, l->scope, 3, "x = self._cast_input_dtype(x, lora_A.weight.dtype)");
 	}
+	if (l->dora)
+		lora_variant(l);
 	if (!l->dropout)
 		return t;
 	u = lora_value(l, b->x, "lora_dropout");
 	args[0] = arg_val(t);
 	args[1] = arg_float(0.1);
 	args[2] = arg_bool(true);
-	lora_node(l, OP_DROPOUT, args, 3, u, lora_scope(l, "lora_dropout", "torch.nn.modules.dropout.Dropout"), 2, up_text(b));
+	lora_node(l, OP_DROPOUT, args, 3, u, lora_scope(l, "lora_dropout", "torch.nn.modules.dropout.Dropout"), l->dora ? 1 : 2, l->dora ? "x = dropout(x)" : up_text(b));
 	return u;
 }
 
@@ -360,6 +362,19 @@ adapt_linear(struct lora *l, const struct base *b)
 		add_sum(l, b, t);
 }
 
+uint32_t
+lora_convolve(struct lora *l, const struct base *b, uint32_t x, uint32_t down, uint32_t up, uint32_t line, const char *text)
+{
+	uint32_t a = lora_unranked(l, b, "lora_A"), t = lora_value(l, b->result, "lora_B");
+	const struct arg none = {.kind = ARG_NONE};
+	const struct arg first[7] = {arg_val(x), arg_val(down), none, b->stride, b->padding, none, none};
+	const struct arg second[7] = {arg_val(a), arg_val(up), none, none, none, none, b->groups};
+
+	lora_node(l, OP_CONV, first, 7, a, lora_scope(l, "lora_A", "torch.nn.modules.conv.Conv2d"), line, text);
+	lora_node(l, OP_CONV, second, 7, t, lora_scope(l, "lora_B", "torch.nn.modules.conv.Conv2d"), line, text);
+	return t;
+}
+
 static void
 adapt_convolution(struct lora *l, const struct base *b)
 {
@@ -367,8 +382,7 @@ adapt_convolution(struct lora *l, const struct base *b)
 	unsigned rank = g->vals[b->weight].rank;
 	int64_t groups = b->groups.kind == ARG_INT && b->groups.u.i.n > 0 ? b->groups.u.i.n : 1;
 	struct sint down[MAX_RANK], up[MAX_RANK];
-	uint32_t a, c, t, u;
-	struct arg args[7] = {{.kind = ARG_NONE}};
+	uint32_t a, c, x;
 
 	for (unsigned i = 0; i < rank; i++) {
 		down[i] = val_dims(g, b->weight)[i];
@@ -380,20 +394,11 @@ adapt_convolution(struct lora *l, const struct base *b)
 	down[1] = SINT(down[1].n * groups);
 	a = lora_parameter(l, "lora_A.default.weight", rank, down);
 	c = lora_parameter(l, "lora_B.default.weight", rank, up);
-	t = add_input(l, b);
-	u = lora_unranked(l, b, "lora_A");
-	args[0] = arg_val(t);
-	args[1] = arg_val(a);
-	args[3] = b->stride;
-	args[4] = b->padding;
-	lora_node(l, OP_CONV, args, 7, u, lora_scope(l, "lora_A", "torch.nn.modules.conv.Conv2d"), 2, UP);
-	t = lora_value(l, b->result, "lora_B");
-	args[0] = arg_val(u);
-	args[1] = arg_val(c);
-	args[3] = args[4] = (struct arg){.kind = ARG_NONE};
-	args[6] = b->groups;
-	lora_node(l, OP_CONV, args, 7, t, lora_scope(l, "lora_B", "torch.nn.modules.conv.Conv2d"), 2, UP);
-	add_sum(l, b, t);
+	x = add_input(l, b);
+	if (l->dora)
+		lora_dora_convolution(l, b, x, a, c);
+	else
+		add_sum(l, b, lora_convolve(l, b, x, a, c, 2, UP));
 }
 
 static void
@@ -405,6 +410,11 @@ adapt_embedding(struct lora *l, const struct base *b)
 	uint32_t at = lora_unranked(l, b, "lora_A_t"), bt = lora_unranked(l, b, "lora_B_t"), t = lora_unranked(l, b, "lora_A"), u = lora_value(l, b->result, "lora_B");
 	struct arg args[3] = {arg_val(a)};
 
+	if (l->dora) {
+		lora_variant(l);
+		lora_dora_embedding(l, b, a, c);
+		return;
+	}
 	lora_node(l, OP_T, args, 1, at, l->scope, 3, "embedding_A = self.lora_embedding_A[active_adapter].T");
 	args[0] = arg_val(c);
 	lora_node(l, OP_T, args, 1, bt, l->scope, 4, "embedding_B = self.lora_embedding_B[active_adapter].T");
@@ -460,8 +470,8 @@ extend(struct lora *l, uint32_t n)
 		clone_base(l, &b);
 	if (l->dora && l->a->r->v[RK_PARALLEL_TP].i > 1)
 		return diag(l->a->c, DIAG_NOT_MODELLED, "lora.use_dora", SFMT(S("true together with parallel.tp")));
-	if (l->dora && b.op != OP_LINEAR)
-		return diag(l->a->c, DIAG_NOT_MODELLED, "lora.use_dora", SFMT(S("true on a convolution, an embedding or a quantised base")));
+	if (l->dora && is_quantized(b.op))
+		return diag(l->a->c, DIAG_NOT_MODELLED, "lora.use_dora", SFMT(S("true on a quantised base")));
 	if (linear)
 		adapt_linear(l, &b);
 	else if (b.op == OP_CONV)

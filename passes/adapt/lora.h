@@ -20,14 +20,14 @@ struct lora {
 	uint16_t nframe;
 	uint8_t modality;
 	uint32_t after;            /* its last parameter */
-	const char *outer;         /* the statement of PEFT's layer that calls what is being added, NULL = it is in that layer itself */
+	const char *outer[4];      /* the statements that call what is being added, one for every scope inside PEFT's layer */
 };
 
 /* How one module is called: everything of its node that the adapters need. */
 struct base {
 	unsigned op;
 	uint32_t x, weight, bias, result, out;     /* input; parameters; the old result, now the adapted sum; the base's own */
-	struct arg stride, padding, groups, padding_idx;
+	struct arg stride, padding, dilation, groups, padding_idx;
 };
 
 uint32_t lora_scope(struct lora *, const char *name, const char *cls);
@@ -36,6 +36,10 @@ uint32_t lora_value(struct lora *, uint32_t like, const char *suffix);
 uint32_t lora_unranked(struct lora *, const struct base *, const char *suffix);
 uint32_t lora_parameter(struct lora *, const char *name, unsigned rank, const struct sint *dims);
 void lora_result(struct lora *, const struct base *, uint32_t sum);
+uint32_t lora_convolve(struct lora *, const struct base *, uint32_t x, uint32_t down, uint32_t up, uint32_t line, const char *text);     /* lora_B(lora_A(x)) */
+void lora_variant(struct lora *);        /* what is added from here on is in the forward of DoRA's variant of the layer */
 void lora_dora(struct lora *, const struct base *, uint32_t x, uint32_t down, uint32_t up);     /* x and both adapters' weights */
+void lora_dora_convolution(struct lora *, const struct base *, uint32_t x, uint32_t down, uint32_t up);
+void lora_dora_embedding(struct lora *, const struct base *, uint32_t down, uint32_t up);
 
 #endif
