@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define MAX_RUNS 64                /* of a loop's body */
-#define MAX_INLINED 500000u        /* nodes that inlining may add */
+#define MAX_INLINED 200000u        /* nodes that inlining may add */
 
 /* ---- functions: finding them ------------------------------------------------------------------------------------ */
 
