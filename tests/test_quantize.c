@@ -5,6 +5,8 @@
  */
 #include "test.h"
 
+#include <stdio.h>
+
 #define HEAD "memcrest-ir 1\ninput %x : fp32[128, 256]\n"
 #define LAST "param %h \"head.weight\" : fp32[8, 64]\n"
 #define MODEL HEAD "param %v \"first.weight\" : fp32[256, 256] trainable\nparam %w \"fc.weight\" : fp32[512, 256]\nparam %b \"fc.bias\" : fp32[512]\n" LAST \
@@ -157,12 +159,35 @@ which_layers(void **state)
 	release_analysis(b);
 }
 
+/* ZeRO-2 divides states and gradients of the adapters; what is packed stays whole, as every rank of DDP has it. */
+static void
+zero_divides_what_trains(void **state)
+{
+	static const char recipe[] = "{\"dims\": {\"batch\": 2, \"seq\": 64}, \"precision\": \"bf16\", \"lora\": {\"r\": 8, \"targets\": \"all-linear\", \"dtype\": \"bf16\"}, "
+	    "\"quantize\": \"nf4\", \"parallel\": {\"strategy\": \"%s\", \"dp\": 2, \"reduce_bucket\": 1000000}}";
+	char one[400], two[400];
+	struct analysed a, b;
+	uint64_t adapters;
+
+	(void)state;
+	snprintf(one, sizeof one, recipe, "ddp");
+	snprintf(two, sizeof two, recipe, "zero2");
+	a = test_analyse_file(LLAMA, one);
+	b = test_analyse_file(LLAMA, two);
+	adapters = a.r->r.param_trainable_bytes;
+	assert_int_equal(a.r->r.steps[2].phases[PH_FORWARD].at.of[FAC_PARAM], b.r->r.steps[2].phases[PH_FORWARD].at.of[FAC_PARAM]);
+	assert_int_equal(a.r->r.steps[2].phases[PH_FORWARD].at.of[FAC_OPT], 2 * adapters);
+	assert_int_equal(b.r->r.steps[2].phases[PH_FORWARD].at.of[FAC_OPT], 3 * 2 * adapters / 2);      /* master and states, in fp32, of one half */
+	release_analysis(a);
+	release_analysis(b);
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(four_bits), cmocka_unit_test(double_quantised), cmocka_unit_test(four_bits_autocast), cmocka_unit_test(eight_bits),
-		cmocka_unit_test(eight_bits_checkpointed), cmocka_unit_test(adapters), cmocka_unit_test(which_layers),
+		cmocka_unit_test(eight_bits_checkpointed), cmocka_unit_test(adapters), cmocka_unit_test(which_layers), cmocka_unit_test(zero_divides_what_trains),
 	};
 
 	return cmocka_run_group_tests_name("quantize", tests, NULL, NULL);

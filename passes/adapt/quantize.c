@@ -6,7 +6,8 @@
  *     int8         weight, n bytes; SCB, fp32 for each row
  *
  * What stays as it is (get_keys_to_not_convert): tied weights, the output embedding, the last module. Embeddings, norms and biases are in the
- * precision's dtype: after prepare_model_for_kbit_training that is fp32, and training runs under autocast (bf16-mixed).
+ * precision's dtype: after prepare_model_for_kbit_training that is fp32, and training runs under autocast (bf16-mixed). DeepSpeed's engine converts
+ * them to the low dtype; its stages 1 and 2 divide only what trains, so that packed weights are whole on every rank.
  */
 #include "../passes.h"
 
@@ -163,7 +164,7 @@ say(struct quantizer *q)
 	    q->count, q->count == 1 ? "" : "s", (unsigned long long)q->elements, what[q->how]);
 	if (q->how == INT8)
 		assume(a, "quantize: no activation is beyond the threshold of outliers, which the data decides");
-	if (!a->plan.low_dtype && a->plan.param_dtype != DT_FP32)
+	if (!a->plan.low_dtype && a->plan.param_dtype != DT_FP32 && a->r->v[RK_PARALLEL_STRATEGY].i <= ST_DDP)
 		assume(a, "quantize: norms, embeddings and the head are in %s; after prepare_model_for_kbit_training they are in fp32: --precision bf16-mixed",
 		    dtype_info(a->plan.param_dtype)->name);
 }
@@ -178,7 +179,7 @@ pass_quantize(struct analysis *a)
 
 	if (q.how == NONE)
 		return true;
-	if (how != ST_NONE && how != ST_DDP)
+	if (how == ST_ZERO3 || how == ST_FSDP1 || how == ST_FSDP2)
 		return diag(a->c, DIAG_NOT_MODELLED, "parallel.strategy", SFMT(str_fmt(a->c->a, "%.*s together with quantize", SFMT(a->r->v[RK_PARALLEL_STRATEGY].text))));
 	if (a->r->v[RK_PARALLEL_TP].i > 1)
 		return diag(a->c, DIAG_NOT_MODELLED, "parallel.tp", SFMT(str_fmt(a->c->a, "%.*s together with quantize", SFMT(a->r->v[RK_PARALLEL_TP].text))));
