@@ -1,6 +1,6 @@
 /*
  * What must hold for every recipe: the peak does not fall when there is more of something (batch, sequence, parameters that train,
- * optimizer state) and does not rise when activations are checkpointed. Recipes are drawn at random, the same ones in every run.
+ * optimizer state) and does not rise when activations are checkpointed or more ranks share what is sharded. Recipes are drawn at random, the same ones in every run.
  * Checkpointing is compared where all parameters train: with frozen first layers, through which gradients go once the embeddings require
  * grad, real PyTorch's peak rises too (llama_tiny, embeddings and first layer frozen, 48,828,928 bytes to 55,461,376).
  */
@@ -17,7 +17,7 @@ struct draw {
 
 struct recipe_draw {
 	unsigned precision, optimizer, impl, attention, checkpoint, zero_grad, freeze;
-	unsigned batch, seq;
+	unsigned batch, seq, strategy, ranks;
 };
 
 static const struct model {
@@ -29,6 +29,8 @@ static const struct model {
 	{"toy_vlm.train.pt2", {"patch_embedding", "encoder", "projector", "embed_tokens", "decoder"}, true, false},
 };
 
+static const char *const strategies[] = {"none", "zero1", "zero2", "zero3", "fsdp1", "fsdp2"};
+
 static unsigned
 draw(struct draw *d, unsigned n)
 {
@@ -39,7 +41,7 @@ draw(struct draw *d, unsigned n)
 static struct recipe_draw
 draw_recipe(struct draw *d)
 {
-	return (struct recipe_draw){draw(d, 4), draw(d, 4), draw(d, 2), draw(d, 3), 0, draw(d, 3), draw(d, 3), 1 + draw(d, 4), 8 * (1 + draw(d, 6))};
+	return (struct recipe_draw){draw(d, 4), draw(d, 4), draw(d, 2), draw(d, 3), 0, draw(d, 3), draw(d, 3), 1 + draw(d, 4), 8 * (1 + draw(d, 6)), 0, 1};
 }
 
 static void
@@ -56,7 +58,10 @@ write_recipe(const struct model *m, const struct recipe_draw *r, char *out, size
 	at += snprintf(out + at, n - (size_t)at, "},\"freeze\":[");
 	for (unsigned i = 0; i < r->freeze; i++)
 		at += snprintf(out + at, n - (size_t)at, "%s\"%s\"", i ? "," : "", m->parts[i]);
-	snprintf(out + at, n - (size_t)at, "]}");
+	at += snprintf(out + at, n - (size_t)at, "]");
+	if (r->strategy)
+		at += snprintf(out + at, n - (size_t)at, ",\"parallel\":{\"strategy\":\"%s\",\"dp\":%u,\"reduce_bucket\":100000,\"allgather_bucket\":100000}", strategies[r->strategy], r->ranks);
+	snprintf(out + at, n - (size_t)at, "}");
 }
 
 static uint64_t
@@ -89,6 +94,21 @@ at_least(mc_model *loaded, const struct model *m, const struct recipe_draw *more
 		fail_msg("%s: %s lowers the peak from %llu to %llu: %s", m->file, what, (unsigned long long)b, (unsigned long long)a, json);
 }
 
+/* The same on twice as many ranks; foreach steps are what they have. */
+static void
+compare_ranks(mc_model *loaded, const struct model *m, const struct recipe_draw *r, unsigned strategy)
+{
+	struct recipe_draw more = *r, less;
+
+	more.strategy = strategy;
+	more.ranks = 2;
+	more.optimizer = 0;
+	more.impl = 0;
+	less = more;
+	less.ranks = 4;
+	at_least(loaded, m, &more, &less, "fewer ranks");
+}
+
 static void
 try_model(const struct model *m)
 {
@@ -118,6 +138,7 @@ try_model(const struct model *m)
 		more.freeze = less.freeze = 0;
 		if (m->has_blocks)
 			at_least(loaded, m, &more, &less, "no checkpointing");
+		compare_ranks(loaded, m, &more, 1 + i % 5);
 	}
 	mc_model_free(loaded);
 }
