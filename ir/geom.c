@@ -69,11 +69,16 @@ grow(struct geoms *t)
 			t->slot[slot_of(t, old[i])] = old[i];
 }
 
-/* No memory is as big as what does not fit: it will not fit anywhere. */
-static int64_t
-times(int64_t a, int64_t b)
+int64_t
+geom_bounded(int64_t n)
 {
-	return mul_i64(a, b, &a) ? a : INT64_MAX / 64;
+	return n > GEOM_MOST ? GEOM_MOST : n < -GEOM_MOST ? -GEOM_MOST : n;
+}
+
+int64_t
+geom_times(int64_t a, int64_t b)
+{
+	return mul_i64(a, b, &a) ? geom_bounded(a) : GEOM_MOST;
 }
 
 /* c10 TensorImpl: contiguous and non-overlapping-and-dense, dims of size 1 ignored. */
@@ -87,7 +92,7 @@ is_contiguous(const struct geom *g)
 			continue;
 		if (g->stride[i] != k)
 			return false;
-		k = times(k, g->dim[i]);
+		k = geom_times(k, g->dim[i]);
 	}
 	return true;
 }
@@ -108,7 +113,7 @@ is_dense(const struct geom *g)
 			return true;
 		if (g->stride[best] != k)
 			return false;
-		k = times(k, g->dim[best]);
+		k = geom_times(k, g->dim[best]);
 		used[best] = true;
 	}
 	return true;
@@ -124,7 +129,7 @@ geom_intern(struct geoms *t, struct geom g)
 		return t->slot[i];
 	g.numel = 1;
 	for (unsigned d = 0; d < g.rank; d++)
-		g.numel = times(g.numel, g.dim[d]);
+		g.numel = geom_times(g.numel, g.dim[d]);
 	g.contiguous = g.numel == 0 || is_contiguous(&g);
 	g.dense = g.numel == 0 || is_dense(&g);
 	if (++t->n * 2 > t->mask) {
@@ -146,7 +151,7 @@ geom_contiguous(struct geom *g)
 
 	for (unsigned i = g->rank; i-- > 0;) {
 		g->stride[i] = k;
-		k = times(k, g->dim[i] > 1 ? g->dim[i] : 1);
+		k = geom_times(k, g->dim[i] > 1 ? g->dim[i] : 1);
 	}
 }
 
@@ -167,12 +172,12 @@ geom_view(const struct geom *x, unsigned rank, const int64_t *dim, int64_t *stri
 	}
 	base = x->stride[x->rank - 1];
 	for (int td = x->rank - 1; td >= 0; td--) {
-		tensor_n = times(tensor_n, x->dim[td]);
-		if (td > 0 && (x->dim[td - 1] == 1 || x->stride[td - 1] == tensor_n * base))
+		tensor_n = geom_times(tensor_n, x->dim[td]);
+		if (td > 0 && (x->dim[td - 1] == 1 || x->stride[td - 1] == geom_times(tensor_n, base)))
 			continue;
 		while (vd >= 0 && (view_n < tensor_n || dim[vd] == 1)) {
-			stride[vd] = view_n * base;
-			view_n = times(view_n, dim[vd]);
+			stride[vd] = geom_times(view_n, base);
+			view_n = geom_times(view_n, dim[vd]);
 			vd--;
 		}
 		if (view_n != tensor_n)
@@ -293,7 +298,7 @@ geom_channels_last(const struct geom *g)
 
 		if (g->dim[d] == 0 || g->stride[d] < low || (d == 0 && low == g->stride[1]))
 			return false;
-		low = g->stride[d] * (g->dim[d] > 1 ? g->dim[d] : 1);
+		low = geom_times(g->stride[d], g->dim[d] > 1 ? g->dim[d] : 1);
 	}
 	return true;
 }
@@ -306,7 +311,7 @@ geom_set_channels_last(struct geom *g)
 	g->stride[1] = 1;
 	for (unsigned d = g->rank - 1u; d >= 2; d--) {
 		g->stride[d] = k;
-		k = times(k, g->dim[d] > 1 ? g->dim[d] : 1);
+		k = geom_times(k, g->dim[d] > 1 ? g->dim[d] : 1);
 	}
 	g->stride[0] = k;
 }

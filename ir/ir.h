@@ -518,6 +518,9 @@ struct geoms;                      /* table of interned geometries */
 struct geoms *geoms_new(struct arena *);
 const struct geom *geom_intern(struct geoms *, struct geom);      /* fills numel, contiguous, dense */
 void geom_contiguous(struct geom *);                              /* row-major strides for dim[] */
+#define GEOM_MOST (INT64_MAX / 64)     /* sums of a few do not overflow, and no memory has as many elements */
+int64_t geom_bounded(int64_t);
+int64_t geom_times(int64_t, int64_t);  /* of dims and strides, bounded */
 bool geom_view(const struct geom *, unsigned rank, const int64_t *dim, int64_t *stride);
 bool geom_broadcast(struct geom *out, const struct geom *const *, unsigned n);     /* rank and dims; false: they do not fit */
 void geom_elementwise(struct geom *out, const struct geom *const *, unsigned n);  /* strides of an elementwise result, dims given */

@@ -49,7 +49,7 @@ build_as_real(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 	if (out.rank >= MAX_RANK)
 		return out_of_range(c);
 	for (unsigned i = 0; i < out.rank; i++)
-		out.stride[i] *= 2;
+		out.stride[i] = geom_times(out.stride[i], 2);
 	out.dim[out.rank] = 2;
 	out.stride[out.rank++] = 1;
 	out.dtype = (uint8_t)real_of(out.dtype);
@@ -82,7 +82,7 @@ real_part(struct sim *s, uint32_t t)
 	if (dtype_info(out.dtype)->cat != CAT_COMPLEX)
 		return t;
 	for (unsigned i = 0; i < out.rank; i++)
-		out.stride[i] *= 2;
+		out.stride[i] = geom_times(out.stride[i], 2);
 	out.dtype = (uint8_t)real_of(out.dtype);
 	return tensor_alias(s, t, geom_intern(s->geoms, out), TF_VIEW);
 }

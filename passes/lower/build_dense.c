@@ -155,14 +155,14 @@ build_convolution(struct call *c, const struct operand *x, unsigned n, unsigned 
 	if (w->rank < 3 || in->rank != w->rank || !spread(c, "stride", nd, 1, step) || !spread(c, "padding", nd, 0, pad) ||
 	    !spread(c, "dilation", nd, 1, dil) || !spread(c, "output_padding", nd, 0, opad))
 		return mismatch(c);
-	out.dim[1] = call_bool(c, "transposed") ? w->dim[1] * call_int(c, "groups", 1) : w->dim[0];
+	out.dim[1] = call_bool(c, "transposed") ? geom_times(w->dim[1], call_int(c, "groups", 1)) : w->dim[0];
 	for (unsigned i = 0; i < nd; i++) {
-		int64_t k = dil[i] * (w->dim[2 + i] - 1) + 1;
+		int64_t k = geom_times(dil[i], w->dim[2 + i] - 1) + 1;
 
 		if (step[i] < 1)
 			return mismatch(c);
 		if (call_bool(c, "transposed"))
-			out.dim[2 + i] = (in->dim[2 + i] - 1) * step[i] - 2 * pad[i] + k + opad[i];
+			out.dim[2 + i] = geom_times(in->dim[2 + i] - 1, step[i]) - 2 * pad[i] + k + opad[i];
 		else
 			out.dim[2 + i] = (in->dim[2 + i] + 2 * pad[i] - k) / step[i] + 1;
 		if (out.dim[2 + i] < 0 || (!call_bool(c, "transposed") && in->dim[2 + i] + 2 * pad[i] < k))
@@ -216,12 +216,12 @@ build_format_like(struct call *c, const struct operand *x, unsigned n, unsigned 
 static int64_t
 pool_size(int64_t in, int64_t k, int64_t step, int64_t pad, int64_t dil, bool ceil)
 {
-	int64_t span = in + 2 * pad - dil * (k - 1) - 1, out;
+	int64_t span = in + 2 * pad - geom_times(dil, k - 1) - 1, out;
 
 	if (step < 1 || span < 0)
 		return span < 0 ? 0 : -1;
 	out = (span + (ceil ? step - 1 : 0)) / step + 1;
-	if (ceil && (out - 1) * step >= in + pad)
+	if (ceil && geom_times(out - 1, step) >= in + pad)
 		out--;
 	return out;
 }
@@ -293,6 +293,14 @@ factor_at(const struct value *scale, unsigned i)
 	return scale->kind == ARG_INTS ? (double)scale->u.ints[i] : scale->u.floats[i];
 }
 
+static int64_t
+scaled(int64_t dim, double by)
+{
+	double n = (double)dim * by;
+
+	return n > 0 ? n < (double)GEOM_MOST ? (int64_t)n : GEOM_MOST : 0;
+}
+
 uint32_t
 build_upsampled(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 {
@@ -307,7 +315,7 @@ build_upsampled(struct call *c, const struct operand *x, unsigned n, unsigned dt
 	for (unsigned i = 0; i < nd; i++)
 		out.dim[out.rank - nd + i] = size[i];
 	for (unsigned i = 0; !nd && i < scale->n; i++)
-		out.dim[out.rank - scale->n + i] = (int64_t)((double)out.dim[out.rank - scale->n + i] * factor_at(scale, i));
+		out.dim[out.rank - scale->n + i] = scaled(out.dim[out.rank - scale->n + i], factor_at(scale, i));
 	if (dt)
 		out.dtype = (uint8_t)dt;
 	return formatted_as(c, out, x->g);
@@ -341,8 +349,8 @@ build_bshd(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 		out.dim[3] = geom_at(c->s, call_tensor(c, "value"))->dim[3];
 	out.stride[3] = 1;
 	out.stride[1] = out.dim[3];
-	out.stride[2] = out.dim[3] * out.dim[1];
-	out.stride[0] = out.stride[2] * out.dim[2];
+	out.stride[2] = geom_times(out.dim[3], out.dim[1]);
+	out.stride[0] = geom_times(out.stride[2], out.dim[2]);
 	if (dt)
 		out.dtype = (uint8_t)dt;
 	return fresh(c, out);

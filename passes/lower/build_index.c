@@ -405,9 +405,9 @@ shuffled(struct call *c, const struct geom *x, int64_t r, bool up)
 
 	if (out.rank < 3 || r < 1)
 		return mismatch(c);
-	dim[0] = up ? dim[0] / (r * r) : dim[0] * r * r;
-	dim[1] = up ? dim[1] * r : dim[1] / r;
-	dim[2] = up ? dim[2] * r : dim[2] / r;
+	dim[0] = up ? dim[0] / geom_times(r, r) : geom_times(dim[0], geom_times(r, r));
+	dim[1] = up ? geom_times(dim[1], r) : dim[1] / r;
+	dim[2] = up ? geom_times(dim[2], r) : dim[2] / r;
 	return fresh_contiguous(c, out.rank, out.dim, out.dtype);
 }
 
@@ -438,9 +438,9 @@ build_im2col(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 	    call_ints(c, "stride", step, 2) != 2 || step[0] < 1 || step[1] < 1)
 		return mismatch(c);
 	for (unsigned i = 0; i < 2; i++)
-		blocks *= (g->dim[2 + i] + 2 * pad[i] - dil[i] * (k[i] - 1) - 1) / step[i] + 1;
+		blocks = geom_times(blocks, (g->dim[2 + i] + 2 * pad[i] - geom_times(dil[i], k[i] - 1) - 1) / step[i] + 1);
 	dim[0] = g->dim[0];
-	dim[1] = g->dim[1] * k[0] * k[1];
+	dim[1] = geom_times(g->dim[1], geom_times(k[0], k[1]));
 	dim[2] = blocks;
 	return fresh_contiguous(c, 3, dim, dt ? dt : g->dtype);
 }

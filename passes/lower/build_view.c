@@ -202,7 +202,7 @@ build_reversed(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 static void
 insert_dim(struct geom *g, unsigned d)
 {
-	int64_t stride = d < g->rank ? g->dim[d] * g->stride[d] : 1;
+	int64_t stride = d < g->rank ? geom_times(g->dim[d], g->stride[d]) : 1;
 
 	memmove(g->dim + d + 1, g->dim + d, (g->rank - d) * sizeof *g->dim);
 	memmove(g->stride + d + 1, g->stride + d, (g->rank - d) * sizeof *g->stride);
@@ -360,8 +360,8 @@ build_slice(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 	end = end < 0 ? end + size : end;
 	start = start < 0 ? 0 : start > size ? size : start;
 	end = end < start ? start : end > size ? size : end;
-	out.dim[d] = (end - start + step - 1) / step;
-	out.stride[d] *= step;
+	out.dim[d] = end > start ? (end - start - 1) / step + 1 : 0;
+	out.stride[d] = geom_times(out.stride[d], step);
 	return view_of(c, x, out);
 }
 
@@ -443,7 +443,7 @@ build_unfold(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 	out.stride[out.rank] = out.rank ? out.stride[d] : 1;
 	if (out.rank) {
 		out.dim[d] = (out.dim[d] - size) / step + 1;
-		out.stride[d] *= step;
+		out.stride[d] = geom_times(out.stride[d], step);
 	}
 	out.rank++;
 	return view_of(c, x, out);
@@ -472,7 +472,7 @@ build_strided_zeros(struct call *c, const struct operand *x, unsigned n, unsigne
 	(void)n;
 	(void)dt;
 	for (unsigned i = 0; i < x->g->rank; i++)
-		last += (x->g->dim[i] - 1) * x->g->stride[i];
+		last = geom_bounded(last + geom_times(x->g->dim[i] - 1, x->g->stride[i]));
 	if (x->g->numel == 0)
 		last = 0;
 	t = fresh_contiguous(c, 1, &last, c->ngrads && c->grads[0] ? geom_at(c->s, c->grads[0])->dtype : x->g->dtype);

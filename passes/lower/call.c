@@ -34,12 +34,12 @@ call_int(const struct call *c, const char *name, int64_t dflt)
 	const struct value *v = call_arg(c, name);
 
 	if (v->kind == ARG_INTS && v->n)
-		return v->u.ints[0];
+		return geom_bounded(v->u.ints[0]);
 	if (v->kind == ARG_BOOL)
 		return v->b;
 	if (v->kind == ARG_FLOAT)
-		return (int64_t)v->u.f;
-	return v->kind == ARG_INT ? v->u.i : dflt;
+		return v->u.f > -(double)GEOM_MOST && v->u.f < (double)GEOM_MOST ? (int64_t)v->u.f : GEOM_MOST;
+	return v->kind == ARG_INT ? geom_bounded(v->u.i) : dflt;
 }
 
 bool
@@ -64,13 +64,13 @@ call_ints(const struct call *c, const char *name, int64_t *out, unsigned cap)
 	const struct value *v = call_arg(c, name);
 
 	if (v->kind == ARG_INT) {
-		out[0] = v->u.i;
+		out[0] = geom_bounded(v->u.i);
 		return 1;
 	}
 	if (v->kind != ARG_INTS || v->n > cap)
 		return 0;
-	if (v->n)
-		memcpy(out, v->u.ints, v->n * sizeof *out);
+	for (unsigned i = 0; i < v->n; i++)
+		out[i] = geom_bounded(v->u.ints[i]);
 	return v->n;
 }
 

@@ -146,7 +146,7 @@ compose_STFT(struct call *c)
 	dim[1] = (g->dim[1] - n) / hop + 1;
 	dim[2] = n;
 	stride[0] = g->stride[0];
-	stride[1] = hop * g->stride[1];
+	stride[1] = geom_times(hop, g->stride[1]);
 	stride[2] = g->stride[1];
 	t = CALL(s, AS_STRIDED, V_TENSOR(t), V_INTS(dim, 3), V_INTS(stride, 3));
 	if (window) {

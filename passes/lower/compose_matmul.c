@@ -15,7 +15,7 @@ product(const int64_t *dim, unsigned n)
 
 	for (unsigned i = 0; i < n; i++)
 		if (!mul_i64(p, dim[i], &p))
-			return INT64_MAX / 64;
+			return GEOM_MOST;
 	return p;
 }
 
@@ -33,7 +33,7 @@ should_fold(struct sim *s, uint32_t a, uint32_t b)
 	if (geom_at(s, a)->rank == 2)
 		return false;
 	for (unsigned i = 0; i + 2 < large->rank; i++)
-		if (large->numel && large->stride[i] != large->stride[i + 1] * large->dim[i + 1])
+		if (large->numel && large->stride[i] != geom_times(large->stride[i + 1], large->dim[i + 1]))
 			return false;
 	return true;
 }
@@ -278,7 +278,7 @@ string_padding(struct call *c, const struct geom *w, int64_t *pad, int64_t *extr
 	bool uneven = false;
 
 	for (unsigned i = 0; i < nd; i++) {
-		int64_t total = str_eq(p->u.s, S("same")) ? (n ? dil[n == 1 ? 0 : i] : 1) * (w->dim[2 + i] - 1) : 0;
+		int64_t total = str_eq(p->u.s, S("same")) ? geom_times(n ? dil[n == 1 ? 0 : i] : 1, w->dim[2 + i] - 1) : 0;
 
 		pad[i] = total / 2;
 		extra[2 * (nd - 1 - i)] = 0;

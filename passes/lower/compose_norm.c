@@ -66,7 +66,7 @@ compose_INSTANCE_NORM(struct call *c)
 	if (!g || g->rank < 2)
 		return 0;
 	memcpy(dim, g->dim, g->rank * sizeof *dim);
-	dim[1] = dim[0] * dim[1];
+	dim[1] = geom_times(dim[0], dim[1]);
 	times = dim[0];
 	dim[0] = 1;
 	if (w)
