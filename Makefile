@@ -4,6 +4,7 @@
 
 CC = gcc
 PREFIX = /usr/local
+LIBDIR = $(PREFIX)/lib
 VERSION = $(shell sed -n 's/.define MC_VERSION "\(.*\)"/\1/p' memcrest.h)
 DESTDIR =
 VARIANT = release
@@ -19,6 +20,7 @@ OPT_cov = -O0 -g --coverage
 OPT_asan = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -DMC_ARENA_MALLOC
 CFLAGS = $(OPT_$(VARIANT))
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden $(WARN) $(CFLAGS) -I$(B) -isystem /usr/include/libxml2
+LDFLAGS =
 LDLIBS = -lzip -ljansson -lyaml -lxml2 -lprotobuf-c -lm -pthread
 
 LIB = $(basename $(wildcard ir/*.c frontend/*.c passes/*.c passes/*/*.c backends/*.c))
@@ -34,12 +36,12 @@ build/libmemcrest.so: $(B)/libmemcrest.so
 	cp $< $@
 
 $(B)/memcrest: $(B)/main.o $(B)/cli_options.o $(B)/cli_pair.o $(B)/cli_terminal.o $(B)/libmemcrest.a
-	$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS)
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 $(B)/libmemcrest.a: $(OBJ)
 	rm -f $@
 	ar rcs $@ $^
 $(B)/libmemcrest.so: $(OBJ)
-	$(CC) $(CFLAGS) -shared -Wl,-soname,libmemcrest.so.0 -o $@ $^ $(LDLIBS)
+	$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-soname,libmemcrest.so.0 -o $@ $^ $(LDLIBS)
 	ln -sf $(@F) $@.0
 
 $(B)/%.o: %.c Makefile
@@ -79,7 +81,7 @@ demo: deps
 
 check: deps
 	@$(MAKE) --no-print-directory all
-	@$(MAKE) --no-print-directory DAMAGE="10 40" damage
+	@$(MAKE) --no-print-directory DAMAGE="5 20" damage
 	@$(MAKE) --no-print-directory torture adversary embed examples python_tests
 	@$(MAKE) --no-print-directory VARIANT=asan tests
 
@@ -126,10 +128,12 @@ fuzz:
 $(B)/tests/fuzz: $(B)/tests/fuzz_main.o $(B)/tests/fuzz_targets.o $(B)/tests/support.o $(B)/tests/archive.o $(B)/tests/events.o $(B)/libmemcrest.a
 	$(CC) $(CFLAGS) -fsanitize=fuzzer -o $@ $^ $(LDLIBS) -lcmocka -lz
 
-# Every fixture cut off at 200 lengths and with 1,000 flipped bits, each run under 2 s and 512 MiB.
+# Every fixture cut off at 200 lengths and with 1,000 flipped bits, each run under 2 s and 512 MiB; MORE names further files.
 DAMAGE = 200 1000
+MORE =
+MODELS = $(foreach end,pt pt2 onnx ir,$(wildcard fixtures/*/*.$(end)))
 damage: $(B)/tests/damage
-	$< $(DAMAGE) $(wildcard fixtures/models/*.pt fixtures/models/*.pt2 fixtures/models/*.onnx fixtures/ir/*.ir)
+	$< $(DAMAGE) $(MODELS) $(MORE)
 $(B)/tests/damage: $(B)/tests/damage.o $(B)/libmemcrest.a
 	$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS)
 
@@ -194,17 +198,17 @@ python_tests: all
 install: all docs
 	install -D -m 755 build/memcrest $(DESTDIR)$(PREFIX)/bin/memcrest
 	install -D -m 644 memcrest.h $(DESTDIR)$(PREFIX)/include/memcrest.h
-	install -D -m 644 build/libmemcrest.a $(DESTDIR)$(PREFIX)/lib/libmemcrest.a
-	install -D -m 755 build/libmemcrest.so $(DESTDIR)$(PREFIX)/lib/libmemcrest.so.0
+	install -D -m 644 build/libmemcrest.a $(DESTDIR)$(LIBDIR)/libmemcrest.a
+	install -D -m 755 build/libmemcrest.so $(DESTDIR)$(LIBDIR)/libmemcrest.so.0
 	install -D -m 644 backends/report.xsd $(DESTDIR)$(PREFIX)/share/memcrest/report.xsd
-	ln -sf libmemcrest.so.0 $(DESTDIR)$(PREFIX)/lib/libmemcrest.so
-	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	ln -sf libmemcrest.so.0 $(DESTDIR)$(LIBDIR)/libmemcrest.so
+	install -d $(DESTDIR)$(LIBDIR)/pkgconfig
 	install -D -m 644 build/docs/memcrest.1 $(DESTDIR)$(PREFIX)/share/man/man1/memcrest.1
 	install -D -m 644 build/docs/memcrest.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/memcrest
 	install -D -m 644 build/docs/memcrest.zsh $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_memcrest
 	install -D -m 644 build/docs/memcrest.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/memcrest.fish
 	install -D -m 644 schema/report-1.schema.json $(DESTDIR)$(PREFIX)/share/memcrest/report-1.schema.json
-	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' packaging/memcrest.pc.in >$(DESTDIR)$(PREFIX)/lib/pkgconfig/memcrest.pc
+	sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' packaging/memcrest.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/memcrest.pc
 
 clean:
 	rm -rf build

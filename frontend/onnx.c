@@ -18,6 +18,7 @@ struct chunk {
 struct decoder_memory {
 	struct chunk *chunks;
 	uint64_t left;
+	bool lacks, limited;       /* something could not be had, because of the limit */
 };
 
 #define CHUNK (1u << 20)
@@ -30,15 +31,19 @@ decoder_alloc(void *user, size_t n)
 	struct chunk *c = m->chunks;
 	void *p;
 
-	if (n > m->left)
+	m->limited |= n > m->left;
+	m->lacks |= m->limited;
+	if (m->lacks)
 		return NULL;
 	n = ALIGNED(n);
 	if (!c || n > c->size - c->used) {
 		size_t size = n > CHUNK / 4 ? n : CHUNK;
 
 		c = calloc(1, ALIGNED(sizeof *c) + size);
-		if (!c)
+		if (!c) {
+			m->lacks = true;
 			return NULL;
+		}
 		c->size = size;
 		c->next = m->chunks;
 		m->chunks = c;
@@ -88,6 +93,8 @@ decode(struct ctx *c, const struct source *src, struct decoder_memory *mem)
 	mem->left = c->lim.memory;
 	if (onnx_slim(c, src, slim)) {
 		m = onnx__model__unpack(&allocator, slim->n, (const uint8_t *)slim->p);
+		if (mem->lacks)
+			arena_lack(c->a, mem->limited);
 		if (!m)
 			diag(c, DIAG_ONNX_WIRE, 0ull, "the message cannot be decoded");
 	}

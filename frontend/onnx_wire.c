@@ -249,7 +249,9 @@ charge(struct walk *w, unsigned form, const struct field *f)
 	uint64_t n = (uint64_t)(f->end - f->p);
 
 	w->cost += form == F_NUMBERS ? n * 8 + 8 : form == F_TEXT ? n + 32 : 0;
-	if (w->cost > w->c->lim.memory || w->out->n > w->c->lim.memory || w->out->n > INT32_MAX - 64 || w->out->failed)
+	if (w->out->failed)
+		arena_lack(w->c->a, false);
+	if (w->cost > w->c->lim.memory || w->out->n > w->c->lim.memory || w->out->n > INT32_MAX - 64)
 		return diag(w->c, DIAG_LIMIT_MEMORY);
 	return true;
 }

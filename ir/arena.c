@@ -167,6 +167,12 @@ arena_free(struct arena *a)
 	free(a);
 }
 
+void
+arena_lack(struct arena *a, bool limit)
+{
+	fail(a, limit);
+}
+
 bool
 arena_hit_limit(const struct arena *a)
 {

@@ -27,6 +27,7 @@ void *arena_alloc(struct arena *, size_t n, size_t size);
 void arena_defer(struct arena *, void (*fn)(void *), void *p);
 void arena_cancel(struct arena *, void *p);      /* run the deferred call of p now */
 bool arena_hit_limit(const struct arena *);
+void arena_lack(struct arena *, bool limit);      /* a library below had no memory: through the door, as if the arena had none */
 uint64_t arena_used(const struct arena *);
 #define NEW(a, type, n) ((type *)arena_alloc((a), (n), sizeof(type)))
 

@@ -5,14 +5,20 @@ memcrest=$1
 	"$memcrest" --help
 	echo '%formats'
 	"$memcrest" --list-formats
-} | awk -v kind="$2" -v version="$("$memcrest" --version | cut -d' ' -f2)" -v q="'" '
+} | awk -v kind="$2" -v version="$("$memcrest" --version | cut -d' ' -f2)" -v date="$(date -u -d "$(sed -n 's/^ -- .*>  //p;T;q' "${0%/*}/debian/changelog")" +%Y-%m-%d 2>/dev/null)" -v q="'" '
 function roff(s) { gsub(/\\/, "\\e", s); gsub(/-/, "\\-", s); gsub(/^\./, "\\\\\\&.", s); return s }
 function plain(s) { gsub(q, "", s); gsub(/[\[\]:"`$\\]/, " ", s); return s }
-/^  memcrest / { command[++nc] = $2; takes[nc] = $3; sub(/^  memcrest +[^ ]+ +[^ ]+ +/, ""); about[nc] = $0; next }
+/^  memcrest / {
+	command[++nc] = $2
+	for (i = 3; $i ~ /^[A-Z]+$/; i++) takes[nc] = takes[nc] (i > 3 ? " " : "") $i
+	sub(/^  memcrest +[^ ]+( +[A-Z]+)+ +/, "")
+	about[nc] = $0
+	next
+}
 /^Recipe keys/ { keys = 1; next }
 /^%formats/ { keys = 0; formats = 1; next }
 /^Exit codes/ { exits = $0; next }
-formats && $1 == "out" { format[++nf] = $2; next }
+formats && $1 == "out" { if (!($2 in seen)) format[++nf] = $2; seen[$2]; next }
 keys { split($0, f, "\t"); key[++nk] = f[1]; values[nk] = f[2]; dflt[nk] = f[3]; meaning[nk] = f[4]; next }
 /^  -/ && !formats {
 	sub(/^  /, "")
@@ -20,6 +26,12 @@ keys { split($0, f, "\t"); key[++nk] = f[1]; values[nk] = f[2]; dflt[nk] = f[3];
 	option[++no] = at ? substr($0, 1, at - 1) : $0
 	said[no] = at ? substr($0, at) : ""
 	sub(/^ +/, "", said[no])
+}
+function lines(a, b, c,   out) {              # those that say something, each on a line of its own
+	if (a != "") out = "\n" roff(a)
+	if (b != "") out = out (out ? "\n.br\n" : "\n") roff(b)
+	if (c != "") out = out (out ? "\n.br\n" : "\n") roff(c)
+	return out
 }
 function commas(s) { gsub(/\|/, ", ", s); return s }
 function words(s, out,   n, w, i, c) {        # the long names in an option line
@@ -38,14 +50,14 @@ END {
 		for (k = 1; k <= n; k++) if (!(w[k] in named)) { flags = flags " " w[k]; named[w[k]] = said[i]; name[++nn] = w[k] }
 	}
 	if (kind == "man") {
-		print ".TH MEMCREST 1 \"\" \"memcrest " version "\" \"User Commands\"\n.SH NAME\nmemcrest \\- peak GPU memory of training an exported model graph, before anything runs\n.SH SYNOPSIS"
-		for (i = 1; i <= nc; i++) print ".B memcrest " command[i] "\n.I " takes[i] "\n[options]\n.br"
+		print ".TH MEMCREST 1 \"" date "\" \"memcrest " version "\" \"User Commands\"\n.SH NAME\nmemcrest \\- peak GPU memory of training an exported model graph, before anything runs\n.SH SYNOPSIS"
+		for (i = 1; i <= nc; i++) print (i > 1 ? ".br\n" : "") ".B memcrest " command[i] "\n.I " takes[i] "\n[options]"
 		print ".SH DESCRIPTION\nmemcrest reads an exported model graph (torch.export .pt2, TorchScript .pt, ONNX) and predicts the peak GPU memory of training it: without Python, without weights, without a GPU.\n.SH COMMANDS"
 		for (i = 1; i <= nc; i++) print ".TP\n.B " command[i] " " takes[i] "\n" roff(about[i])
 		print ".SH OPTIONS"
 		for (i = 1; i <= no; i++) print ".TP\n.B " roff(option[i]) "\n" roff(said[i])
 		print ".SH RECIPE KEYS\nEach is a member of the recipe file, and a flag: \\-\\-KEY VALUE."
-		for (i = 1; i <= nk; i++) print ".TP\n.B " roff(key[i]) "\n" roff(meaning[i]) (values[i] ? "\n.br\nOne of " roff(commas(values[i])) "." : "") (dflt[i] != "" ? "\n.br\nDefault: " roff(dflt[i]) "." : "")
+		for (i = 1; i <= nk; i++) print ".TP\n.B " roff(key[i]) lines(meaning[i], values[i] ? "One of " commas(values[i]) "." : "", dflt[i] != "" ? "Default: " dflt[i] "." : "")
 		print ".SH FORMATS\n" roff(substr(all_formats, 2)) "\n.SH EXIT STATUS\n" roff(substr(exits, 13)) "\n.SH ENVIRONMENT\nNO_COLOR, TERM and COLUMNS for the report on a terminal; MEMCREST_PAGER, PAGER and CI for paging. LESS is set to FRX if it is not."
 	} else if (kind == "bash") {
 		print "# bash completion for memcrest, made by packaging/docs.sh\n_memcrest() {\n\tlocal word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}\n\tCOMPREPLY=()"

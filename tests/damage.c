@@ -1,5 +1,5 @@
 /*
- * damage CUTS FLIPS FILE..: estimates copies of each file that are cut at CUTS lengths, and copies with one bit of FLIPS bytes flipped, each in a
+ * damage CUTS FLIPS FILE..: estimates each file, copies of it that are cut at CUTS lengths, and copies with one bit of FLIPS bytes flipped, each in a
  * process of its own under 2 s and 512 MiB. A file that cannot be used must say so, once; whatever else happens is printed, and the exit code is 1.
  * Positions come from a fixed sequence, so that two runs are the same.
  */
@@ -77,7 +77,11 @@ limit(void)
 	struct rlimit cpu = {SECONDS + 1, SECONDS + 1}, space = {MEMORY, MEMORY};
 
 	setrlimit(RLIMIT_CPU, &cpu);
+#ifndef __SANITIZE_ADDRESS__               /* which has its own ways with memory */
 	setrlimit(RLIMIT_DATA, &space);
+#else
+	(void)space;
+#endif
 }
 
 static void
@@ -108,7 +112,7 @@ try(struct tally *t, const char *path, const char *how, size_t at, const char *p
 	took = (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
 	t->runs++;
 	t->used += WIFEXITED(status) && (WEXITSTATUS(status) == MC_OK || WEXITSTATUS(status) == MC_INCOMPLETE);
-	t->refused += WIFEXITED(status) && WEXITSTATUS(status) == MC_BAD_INPUT;
+	t->refused += WIFEXITED(status) && (WEXITSTATUS(status) == MC_BAD_INPUT || WEXITSTATUS(status) == MC_LIMIT || WEXITSTATUS(status) == MC_NO_MEMORY);
 	t->slowest = took > t->slowest ? took : t->slowest;
 	t->largest = u.ru_maxrss > t->largest ? u.ru_maxrss : t->largest;
 	if (WIFSIGNALED(status) || WEXITSTATUS(status) == NO_REASON || took > SECONDS)
@@ -141,8 +145,8 @@ damage(struct tally *t, const char *path, unsigned cuts, unsigned flips)
 	size_t n;
 	char *p = read_file(path, &n);
 
-	for (unsigned i = 0; i < cuts; i++) {
-		size_t keep = (size_t)((unsigned long long)n * i / cuts);
+	for (unsigned i = 0; i <= cuts; i++) {             /* the last is whole */
+		size_t keep = (size_t)((unsigned long long)n * i / (cuts ? cuts : 1));
 		char *copy = malloc(keep + 1);     /* its own block, so that memory checkers see what is read behind it */
 
 		if (!copy)
@@ -151,7 +155,7 @@ damage(struct tally *t, const char *path, unsigned cuts, unsigned flips)
 		try(t, path, "cut", keep, copy, keep);
 		free(copy);
 	}
-	for (unsigned i = 0; i < flips; i++) {
+	for (unsigned i = 0; i < flips && n; i++) {
 		size_t at;
 
 		x ^= x << 13, x ^= x >> 7, x ^= x << 17;

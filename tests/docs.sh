@@ -4,6 +4,8 @@ memcrest=$1
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
+say() { if [ "$1" = 0 ]; then echo "ok - $2"; else echo "not ok - $2"; fi; }
+
 for kind in man bash zsh fish; do
 	sh packaging/docs.sh "$memcrest" $kind >"$tmp/$kind"
 	missing=
@@ -15,6 +17,9 @@ for kind in man bash zsh fish; do
 done
 if bash -c '. "$1"; COMP_WORDS=(memcrest estimate --precision bf16-); COMP_CWORD=3; _memcrest; [ "${COMPREPLY[*]}" = bf16-mixed ]' - "$tmp/bash"; then echo "ok - bash completes a value"; else echo "not ok - bash completes a value"; fi
 if bash -c '. "$1"; COMP_WORDS=(memcrest est); COMP_CWORD=1; _memcrest; [ "${COMPREPLY[*]}" = estimate ]' - "$tmp/bash"; then echo "ok - bash completes a command"; else echo "not ok - bash completes a command"; fi
+grep -qx '.I A B' "$tmp/man"; say $? "man has both arguments of diff"
+repeated=$(bash -c '. "$1"; COMP_WORDS=(memcrest estimate -f ""); COMP_CWORD=3; _memcrest; printf "%s\n" "${COMPREPLY[@]}"' - "$tmp/bash" | sort | uniq -d)
+[ -z "$repeated" ]; say $? "bash offers each format once"
 for shell in zsh fish; do
 	if ! command -v $shell >/dev/null; then echo "# skipped: $shell is not there"; continue; fi
 	if $shell -n "$tmp/$shell"; then echo "ok - $shell reads it"; else echo "not ok - $shell reads it"; fi
@@ -22,3 +27,6 @@ done
 if ! command -v man >/dev/null; then echo "# skipped: man is not there"; exit; fi
 complaints=$(man --warnings -l "$tmp/man" 2>&1 >/dev/null)
 if [ -z "$complaints" ]; then echo "ok - man reads it"; else echo "not ok - man: $complaints"; fi
+if ! command -v mandoc >/dev/null; then echo "# skipped: mandoc is not there"; exit; fi
+complaints=$(mandoc -Tlint -Wwarning "$tmp/man")
+if [ -z "$complaints" ]; then echo "ok - mandoc reads it"; else echo "not ok - mandoc: $complaints"; fi

@@ -22,6 +22,9 @@ no_output() { estimate "$@" >&-; }
 slowly() { (dd bs=100 count=3 status=none; sleep 0.1; dd bs=7 count=100 status=none; sleep 0.1; cat) <$model | "$memcrest" estimate - --dim batch=2; }
 partly() { head -c 5000 $model | "$memcrest" estimate - --dim batch=2; }
 huge() { head -c 3000000 /dev/zero | "$memcrest" estimate - --limit-memory 1MiB; }
+needed=8000                # KiB that the program takes before it reads anything: libraries, most of it
+until ( ulimit -v $needed; "$memcrest" --version ) >/dev/null 2>&1 || [ $needed -gt 1000000 ]; do needed=$((needed + 2000)); done
+short() { ( ulimit -v "$1"; "$memcrest" estimate fixtures/models/llava_7b.train.bf16.stack.onnx --dim batch=8,seq=2048 ); }
 limited() { ( ulimit -f 1; trap '' XFSZ; estimate -f events -o "$tmp/limited" ); }
 
 expect "a full disk" 2 "No space left" full
@@ -39,6 +42,7 @@ expect "a pipe that nobody reads" 141 "" closed
 expect "input in small pieces" 0 "" slowly
 expect "half of the input" 2 "cut off" partly
 expect "more input than memory" 2 "at most" huge
+for kib in 12000 16000 24000; do expect "a system that has $kib KiB more than the program" 2 "E008: out of memory" short $((needed + kib)); done
 expect "no file" 2 "No such file" "$memcrest" estimate "$tmp/none"
 expect "a directory" 2 "is a directory" "$memcrest" estimate "$tmp"
 expect "a device without end" 2 "" "$memcrest" estimate /dev/zero --limit-memory 8MiB

@@ -1,5 +1,7 @@
 #!/bin/sh
-# run.sh MEMCREST TEST..: every unit test program, every golden case, and that each diagnostic has a test that provokes it.
+# run.sh MEMCREST TEST..: every unit test program, every golden case, and that a committed input provokes each diagnostic. Two are not a matter of
+# input: that the system has no memory (E008, which tests/io.sh makes so, and tests/test_door.c), and our own mistakes (E901, tests/test_door.c): an input
+# that provoked one would be a defect to be mended.
 # The last line is "N passed, N failed".
 memcrest=$1
 shift
@@ -13,7 +15,12 @@ done
 sh tests/golden.sh "$memcrest" >>"$log"
 
 for code in $("$memcrest" --list-diagnostics | cut -f1); do
-	if grep -qs "$code" fixtures/*/*.err tests/*.c; then echo "ok - $code is provoked"; else echo "not ok - $code is never provoked"; fi
+	case $code in
+	E008) where="tests/io.sh tests/test_door.c" ;;
+	E901) where=tests/test_door.c ;;
+	*) where="fixtures/*/*.err" ;;
+	esac
+	if grep -qs "$code" $where; then echo "ok - $code is provoked"; else echo "not ok - $code is never provoked"; fi
 done >>"$log"
 
 grep -v "^ok\|^1\.\." "$log"

@@ -32,7 +32,18 @@ read_args(struct call *c, struct attention_args *a)
 	a->scale = *call_arg(c, "scale");
 	if (!a->q || !a->k || !a->v || geom_at(c->s, a->q)->rank < 3 || geom_at(c->s, a->k)->rank != geom_at(c->s, a->q)->rank)
 		return call_failed(c, "an operand is missing");
+	if (geom_at(c->s, a->v)->rank != geom_at(c->s, a->q)->rank)
+		return call_failed(c, "query and value differ in their number of dims");
 	return true;
+}
+
+/* How often each head of t is read by that many heads of the query; 1 where nothing can be divided. */
+static int64_t
+group_size(struct sim *s, uint32_t t, int64_t heads)
+{
+	int64_t have = geom_at(s, t)->dim[1];
+
+	return have > 0 ? heads / have : 1;
 }
 
 static bool
@@ -135,7 +146,7 @@ fused(struct sim *s, const struct attention_args *a, enum attention kind)
 static uint32_t
 repeat_heads(struct sim *s, uint32_t t, int64_t heads)
 {
-	return CALL(s, REPEAT_INTERLEAVE, V_TENSOR(t), V_INT(heads / geom_at(s, t)->dim[1]), V_INT(1));
+	return CALL(s, REPEAT_INTERLEAVE, V_TENSOR(t), V_INT(group_size(s, t, heads)), V_INT(1));
 }
 
 /* ones, tril, two scalars, where: made again in every call. */
@@ -219,7 +230,7 @@ static uint32_t
 repeat_kv(struct sim *s, uint32_t t, int64_t heads)
 {
 	const struct geom *g = geom_at(s, t);
-	int64_t wide[5] = {g->dim[0], g->dim[1], heads / g->dim[1], g->dim[2], g->dim[3]}, dim[4] = {g->dim[0], heads, g->dim[2], g->dim[3]};
+	int64_t wide[5] = {g->dim[0], g->dim[1], group_size(s, t, heads), g->dim[2], g->dim[3]}, dim[4] = {g->dim[0], heads, g->dim[2], g->dim[3]};
 
 	t = CALL(s, UNSQUEEZE, V_TENSOR(t), V_INT(2));
 	return do_reshape(s, CALL(s, EXPAND, V_TENSOR(t), V_INTS(wide, 5)), 4, dim);
