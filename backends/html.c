@@ -39,6 +39,16 @@ html_close(struct page *p)
 	xml_close_html(p->x);
 }
 
+/* What may be wider than the window scrolls, by keys as well. */
+void
+html_wide(struct page *p, const char *class, const char *what)
+{
+	html_open(p, "div", class);
+	xml_attr(p->x, "tabindex", S("0"));
+	xml_attr(p->x, "role", S("region"));
+	xml_attr(p->x, "aria-label", str_of(what));
+}
+
 /* "50 GiB": a tick is a whole number of its unit. */
 struct str
 html_round_bytes(struct page *p, uint64_t n)
@@ -208,13 +218,14 @@ answer(struct page *p)
 
 /* ---- tables --------------------------------------------------------------------------------------------------------------- */
 
+/* left: bits of the columns with words */
 static void
 heads(struct page *p, const char *const *names, unsigned left)
 {
 	html_open(p, "thead", NULL);
 	html_open(p, "tr", NULL);
 	for (unsigned i = 0; names[i]; i++) {
-		html_open(p, "th", i < left ? "t" : NULL);
+		html_open(p, "th", left >> i & 1 ? "t" : NULL);
 		xml_attr(p->x, "scope", S("col"));
 		xml_text(p->x, str_of(names[i]));
 		html_close(p);
@@ -243,7 +254,7 @@ factor_row(struct page *p, struct str name, const struct factors *f, bool here)
 	html_close(p);
 }
 
-static const char *const factor_heads[] = {"", "total", "parameters", "gradients", "optimizer", "saved", "transient", "input", NULL};
+static const char *const factor_heads[] = {"highest point of", "total", "parameters", "gradients", "optimizer", "saved", "transient", "input", NULL};
 
 static void
 step_row(struct page *p, unsigned step, unsigned phase)
@@ -275,7 +286,7 @@ modalities(struct page *p)
 		html_strip(p, "bar", &r->modalities[i].at, largest);
 	}
 	html_close(p);
-	html_open(p, "div", "scroll");
+	html_wide(p, "scroll", "Table of phases and modalities");
 	html_open(p, "table", NULL);
 	html_text(p, "caption", NULL, S("The highest point of each phase, and the peak by modality"));
 	heads(p, factor_heads, 1);
@@ -295,13 +306,13 @@ modalities(struct page *p)
 static void
 live(struct page *p)
 {
-	static const char *const names[] = {"storages", "factor", "shape", "count", "bytes", NULL};
+	static const char *const names[] = {"storages", "bytes", "count", "factor", "shape", NULL};
 	const struct report *r = p->r;
 
-	html_open(p, "div", "scroll");
-	html_open(p, "table", NULL);
+	html_wide(p, "scroll", "Table of the largest storages");
+	html_open(p, "table", "wrap");
 	html_text(p, "caption", NULL, S("The largest storages alive at the peak, like ones added up"));
-	heads(p, names, 3);
+	heads(p, names, 0x19);
 	html_open(p, "tbody", NULL);
 	for (uint32_t i = 0; i < r->nlive_alike && i < LARGEST; i++) {
 		const struct alike_row *l = &r->live_alike[i];
@@ -312,10 +323,10 @@ live(struct page *p)
 		print_dims(g, " x ", &b);
 		html_open(p, "tr", NULL);
 		row_head(p, l->name);
+		html_cell(p, l->bytes);
+		html_text(p, "td", NULL, str_fmt(p->e->a, "%u", (unsigned)l->count));
 		html_text(p, "td", "t", str_of(l->factor));
 		html_text(p, "td", "t", str_fmt(p->e->a, "%s [%.*s]", dtype_info(g->dtype)->name, (int)b.n, dims));
-		html_text(p, "td", NULL, str_fmt(p->e->a, "%u", (unsigned)l->count));
-		html_cell(p, l->bytes);
 		html_close(p);
 	}
 	html_close(p);
@@ -352,10 +363,6 @@ module_row(struct page *p, const struct module_tree *t, uint32_t i, uint32_t par
 	xml_text(p->x, m->path.n ? last_part(m->path) : S("(whole model)"));
 	html_close(p);
 	html_close(p);
-	html_text(p, "td", "t", last_part(m->cls));
-	html_text(p, "td", "t", str_of(modality_name(m->modality)));
-	count_cell(p, m->parameters);
-	count_cell(p, m->trainable);
 	if (p->r->sched) {
 		html_cell(p, factors_total(&m->at));
 		html_cell(p, m->at.of[FAC_PARAM]);
@@ -364,14 +371,18 @@ module_row(struct page *p, const struct module_tree *t, uint32_t i, uint32_t par
 		html_cell(p, factors_act(&m->at));
 		html_cell(p, m->saved);
 	}
+	html_text(p, "td", "t", last_part(m->cls));
+	html_text(p, "td", "t", str_of(modality_name(m->modality)));
+	count_cell(p, m->parameters);
+	count_cell(p, m->trainable);
 	html_close(p);
 }
 
 static void
 modules(struct page *p)
 {
-	static const char *const trained[] = {"module", "class", "modality", "parameters", "trainable", "at the peak", "parameters", "gradients", "optimizer", "activations", "saved by forward", NULL};
-	static const char *const held[] = {"module", "class", "modality", "parameters", "trainable", NULL};
+	static const char *const trained[] = {"module", "at the peak", "parameters", "gradients", "optimizer", "activations", "saved by forward", "class", "modality", "number of parameters", "that train", NULL};
+	static const char *const held[] = {"module", "class", "modality", "number of parameters", "that train", NULL};
 	const struct report *r = p->r;
 	struct module_tree *t = tree_of(r, NULL, p->e->a);
 	uint32_t *at = NEW(p->e->a, uint32_t, r->nmodule), n = 0, row = 0;
@@ -379,13 +390,13 @@ modules(struct page *p)
 
 	html_text(p, "h2", NULL, S("Modules"));
 	html_text(p, "p", "soft", r->sched ? S("Bytes at the peak, children included. The peak's operator is in the modules in red.") : S("Children are included."));
-	html_open(p, "div", "scroll");
+	html_wide(p, "scroll", "Table of modules");
 	html_open(p, "table", NULL);
 	xml_attr(p->x, "id", S("modules"));
 	html_open(p, "caption", "only");
 	xml_text(p->x, S("The module tree"));
 	html_close(p);
-	heads(p, r->sched ? trained : held, 3);
+	heads(p, r->sched ? trained : held, r->sched ? 0x181 : 7);
 	html_open(p, "tbody", NULL);
 	do {
 		at[row] = n++;

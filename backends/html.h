@@ -13,6 +13,7 @@ struct page {
 
 void html_open(struct page *, const char *tag, const char *class);       /* class NULL: none */
 void html_close(struct page *);
+void html_wide(struct page *, const char *class, const char *what);        /* a box that scrolls sideways; what it holds, for screen readers */
 void html_line(struct page *, const char *class, double x1, double y1, double x2, double y2);      /* of a drawing */
 void html_text(struct page *, const char *tag, const char *class, struct str);
 void html_cell(struct page *, uint64_t bytes);                    /* a cell of a table, to be sorted by its number */

@@ -89,7 +89,7 @@
 	function draw() {
 		const keep = word ? rows.map(function (r) { return r.cells[0].firstElementChild.title.toLowerCase().includes(word); }) : null;
 		if (keep) for (let i = rows.length - 1; i > 0; i--) if (keep[i]) keep[+rows[i].dataset.p] = true;
-		const list = document.createDocumentFragment();
+		const list = document.createDocumentFragment(), focus = document.activeElement;
 		(function add(i, seen) {
 			const b = rows[i].cells[0].firstElementChild, expanded = keep ? true : open[i];
 			rows[i].hidden = !seen || (keep && !keep[i]);
@@ -98,6 +98,7 @@
 			(order === null ? kids[i] : kids[i].slice().sort(compare)).forEach(function (k) { add(k, seen && expanded); });
 		})(0, true);
 		body.append(list);
+		if (body.contains(focus)) focus.focus();        /* what is moved loses it */
 	}
 	Array.from(table.tHead.rows[0].cells).forEach(function (th, c) {
 		const b = make("button", th.textContent);

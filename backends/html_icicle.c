@@ -114,7 +114,7 @@ html_icicle(struct page *p)
 
 	sort(p, &all);
 	html_text(p, "p", "soft", S("Modules from top to bottom, as wide as what they hold at the peak; repeated ones are added up. Their operators' activations count where they are made."));
-	html_open(p, "div", "icicle");
+	html_wide(p, "icicle", "Drawing of the modules at the peak");
 	open_cell(p, &all.g[0], &all.g[0].at, 0, all.g[0].name, true);
 	html_open(p, "div", "kids");
 	for (;;) {

@@ -37,7 +37,7 @@ table(struct page *p)
 	const struct report *r = p->r;
 	uint64_t peak = r->steps[r->peak_step].tensors, n;
 
-	html_open(p, "div", "scroll");
+	html_wide(p, "scroll", "Table of rules of thumb");
 	html_open(p, "table", "wrap");
 	html_text(p, "caption", NULL, S("Rules of thumb know neither the batch nor what is frozen"));
 	html_open(p, "tbody", NULL);

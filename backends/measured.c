@@ -6,6 +6,8 @@
  * Only the profiler records categories. Where there are none, the stack says who asked: the optimizer's file, the engine of autograd, the forward
  * of a module; and the block's end says for what: what forward makes is saved if it is there when backward begins, what backward makes is a
  * gradient if it is there when the optimizer steps or if zero_grad() gives it back, what the optimizer makes is its state if it is there in the next forward.
+ * What is never given back is there, whatever comes next: a trace may end with forward, with backward or with its only step. What was there before
+ * the trace began has no stack; compare.c knows it by its size.
  */
 #include "measured.h"
 
@@ -64,7 +66,16 @@ weigh(const struct pickle *e, int64_t *used, int64_t *reserved)
 	*reserved = is(e, S("segment_alloc")) || is(e, S("segment_map")) ? n : is(e, S("segment_free")) || is(e, S("segment_unmap")) ? -n : 0;
 }
 
-/* What is in use of a segment: its blocks' requests where it lists them. */
+/* What is in use of a block: the request. */
+static int64_t
+used_of_block(const struct pickle *b)
+{
+	bool active = str_starts(pickle_str(pickle_get(b, S("state"))), S("active"));
+
+	return active ? rounded(measured_number(b, pickle_get(b, S("requested_size")) ? S("requested_size") : S("size"))) : 0;
+}
+
+/* .. of a segment: its blocks' requests where it lists them. */
 static int64_t
 used_of(const struct pickle *segment)
 {
@@ -73,12 +84,8 @@ used_of(const struct pickle *segment)
 
 	if (!measured_is_list(blocks))
 		return measured_number(segment, S("allocated_size"));
-	for (uint32_t i = 0; i < blocks->n; i++) {
-		const struct pickle *b = blocks->u.item[i], *requested = pickle_get(b, S("requested_size"));
-
-		if (str_starts(pickle_str(pickle_get(b, S("state"))), S("active")))
-			add(&sum, rounded(measured_number(b, requested ? S("requested_size") : S("size"))));
-	}
+	for (uint32_t i = 0; i < blocks->n; i++)
+		add(&sum, used_of_block(blocks->u.item[i]));
 	return sum;
 }
 
@@ -219,7 +226,7 @@ is_zeroed(const struct history *h, uint32_t release)
 	return false;
 }
 
-/* next: the first request of each origin behind this one; again: the first of forward behind the next backward */
+/* next: the first request of each origin behind this one; again: the first of forward behind the next backward; NEVER is behind all */
 static unsigned
 factor_of(enum origin from, uint32_t end, const uint32_t next[NORIGIN], uint32_t again)
 {
@@ -231,11 +238,11 @@ factor_of(enum origin from, uint32_t end, const uint32_t next[NORIGIN], uint32_t
 	case FROM_FORWARD:
 		if (end == NEVER && again != NEVER)
 			return FAC_COUNT;  /* outlives its step: a workspace */
-		return end > next[FROM_BACKWARD] ? FAC_SAVED : FAC_TRANSIENT;
+		return end >= next[FROM_BACKWARD] ? FAC_SAVED : FAC_TRANSIENT;
 	case FROM_BACKWARD:
-		return end > next[FROM_OPTIMIZER] ? FAC_GRAD : FAC_TRANSIENT;
+		return end >= next[FROM_OPTIMIZER] ? FAC_GRAD : FAC_TRANSIENT;
 	case FROM_OPTIMIZER:
-		return end > next[FROM_FORWARD] ? FAC_OPT : FAC_TRANSIENT;
+		return end >= next[FROM_FORWARD] ? FAC_OPT : FAC_TRANSIENT;
 	default:
 		return FAC_COUNT;
 	}
@@ -262,6 +269,42 @@ find_factors(struct history *h)
 		next[h->origin[i]] = i;
 		if (h->origin[i] == FROM_STATE)
 			next[FROM_OPTIMIZER] = i;
+	}
+}
+
+/* ---- what was there before ----------------------------------------------------------------------------------------------------- */
+
+static void
+hold(struct ctx *c, struct measured *m, uint32_t *cap, int64_t bytes, uint32_t end)
+{
+	if (bytes <= 0)
+		return;
+	ROOM(c->a, m->held, m->nheld, *cap, 1);
+	m->held[m->nheld++] = (struct held){bytes, end};
+}
+
+/* Blocks that the trace gives back or leaves, but does not ask for. */
+static void
+find_held(struct ctx *c, struct measured *m, struct history *h)
+{
+	uint32_t cap = 0;
+
+	for (uint32_t i = 0; i < m->trace->n; i++)
+		if (is(m->trace->u.item[i], S("free_completed")) && h->partner[i] == NEVER)
+			hold(c, m, &cap, rounded(measured_number(m->trace->u.item[i], S("size"))), i);
+	for (uint32_t i = 0; i < m->segments->n; i++) {
+		const struct pickle *segment = m->segments->u.item[i], *blocks = pickle_get(segment, S("blocks"));
+		int64_t address = measured_number(segment, S("address"));
+
+		for (uint32_t k = 0; measured_is_of(m, segment) && measured_is_list(blocks) && k < blocks->n; k++) {
+			const struct pickle *b = blocks->u.item[k];
+			int64_t at = pickle_get(b, S("address")) ? measured_number(b, S("address")) : address;
+			uint32_t last = *slot_of(h, at);
+
+			if (!last || h->partner[last - 1] != NEVER)
+				hold(c, m, &cap, used_of_block(b), NEVER);
+			address = (int64_t)((uint64_t)at + (uint64_t)measured_number(b, S("size")));
+		}
 	}
 }
 
@@ -322,6 +365,12 @@ measured_lives(const struct measured *m, uint32_t event)
 	return m->peak_event != NEVER && event <= m->peak_event && is(m->trace->u.item[event], S("alloc")) && m->partner[event] > m->peak_event;
 }
 
+bool
+measured_holds(const struct measured *m, const struct held *held)
+{
+	return m->peak_event == NEVER || held->end > m->peak_event;
+}
+
 /* The trace of a device that the list has none of is empty: PyTorch writes them all. */
 bool
 measured_read(struct ctx *c, const struct pickle *snapshot, struct measured *out)
@@ -353,6 +402,7 @@ measured_read(struct ctx *c, const struct pickle *snapshot, struct measured *out
 	find_origins(&h);
 	find_factors(&h);
 	out->partner = h.partner;
+	find_held(c, out, &h);
 	replay(out, &h);
 	return true;
 }

@@ -28,7 +28,7 @@ find_tie(struct loader *l, uint32_t v, struct str full)
 	struct str path = storage_of(l, full);
 	uint32_t *owner;
 
-	if (!path.n)
+	if (!path.n || str_eq(path, l->nowhere))
 		return;
 	owner = export_slot(l, &l->owner, &l->owner_cap, strtab_id(l->paths, path));
 	if (*owner)
@@ -252,6 +252,49 @@ find_program(struct ctx *c, const struct zip_archive *z, struct str *member, str
 
 /* ---- which names share a storage ---------------------------------------------------------------------------------------------- */
 
+static bool
+has_bytes(const struct zip_archive *z, struct arena *a, struct str path)
+{
+	struct str member;
+	uint64_t n;
+
+	return zip_find_suffix(z, str_fmt(a, "/weights/%.*s", SFMT(path)), &member) && zip_size(z, member, &n) && n > 0;
+}
+
+static bool
+is_as_long(const json_t *sizes, const json_t *others)
+{
+	if (json_array_size(sizes) != json_array_size(others))
+		return false;
+	for (size_t i = 0; i < json_array_size(sizes); i++)
+		if (json_get_int(json_array_get(sizes, i), "as_int", -1) != json_get_int(json_array_get(others, i), "as_int", -1))
+			return false;
+	return true;
+}
+
+/* Tensors of the meta device and fake ones have no address, so that torch.export files all of them under one path, without bytes. */
+static void
+find_nowhere(struct loader *l, const struct zip_archive *z)
+{
+	struct strtab *paths = strtab_new(l->c->a);
+	uint32_t n = json_is_object(l->weights) ? l->weights->n : 0;
+	const json_t **first = NEW(l->c->a, const json_t *, n + 1);
+
+	for (uint32_t i = 0; i < n; i++) {
+		const json_t *record = &l->weights->u.member[i].value, *sizes = json_object_get(json_object_get(record, "tensor_meta"), "sizes");
+		struct str path = json_get_str(record, "path_name");
+		uint32_t id = strtab_id(paths, path);
+
+		if (!first[id])
+			first[id] = sizes;
+		if (!path.n || is_as_long(first[id], sizes) || has_bytes(z, l->c->a, path))
+			continue;
+		l->nowhere = path;
+		graph_note(l->g, "exported from tensors without data, so that the file does not say which parameters share a storage: they are taken for separate ones");
+		return;
+	}
+}
+
 /* From torch 2.9 on: NAME_weights_config.json, by some builds NAME_model_param_config.json. */
 static bool
 read_config(struct loader *l, const struct zip_archive *z, struct str name)
@@ -300,7 +343,12 @@ static bool
 read_weights(struct loader *l, const struct zip_archive *z, struct str name)
 {
 	l->paths = strtab_new(l->c->a);
-	return read_config(l, z, name) && (l->weights || read_state_dict(l, z, name));
+	if (!read_config(l, z, name))
+		return false;
+	if (!l->weights)
+		return read_state_dict(l, z, name);
+	find_nowhere(l, z);
+	return true;
 }
 
 /* ---- the archive ---------------------------------------------------------------------------------------------------------------- */

@@ -30,6 +30,7 @@ struct loader {
 	uint32_t *owner;           /* parameter by storage */
 	uint32_t owner_cap;
 	const json_t *weights;     /* records of tensors by name, or */
+	struct str nowhere;        /* the path that says nothing of what shares a storage */
 	const struct pickle *state;        /* the state dict, in older archives */
 	uint8_t flags, autocast;   /* of nodes, by the region they are in */
 	unsigned depth;            /* of regions */

@@ -90,11 +90,13 @@ check_page(const struct test_parsed *p, const char *text, size_t n)
 	check_alone(doc, text);
 	check_points(doc, p->json);
 	assert_int_equal(query(doc, "count(//table[@id='modules']/tbody/tr)"), json_array_size(json_object_get(p->json, "modules")));
-	assert_int_equal(query(doc, "//table[@id='modules']/tbody/tr[1]/td[5]/@data-v"), test_number(p->json, "peak", "tensors", NULL));
-	assert_int_equal(query(doc, "//table[@id='modules']/tbody/tr[1]/td[8]/@data-v"), test_number(p->json, "peak", "factors", "opt"));
+	assert_int_equal(query(doc, "//table[@id='modules']/tbody/tr[1]/td[1]/@data-v"), test_number(p->json, "peak", "tensors", NULL));
+	assert_int_equal(query(doc, "//table[@id='modules']/tbody/tr[1]/td[4]/@data-v"), test_number(p->json, "peak", "factors", "opt"));
 	assert_int_equal(query(doc, "count(//div[@id='timeline']//path)"), 6);
 	assert_int_equal(query(doc, "count(//table[not(caption)])"), 0);
 	assert_int_equal(query(doc, "count(//th[not(@scope)])"), 0);
+	assert_int_equal(query(doc, "count(//th[not(normalize-space())])"), 0);
+	assert_int_equal(query(doc, "count(//div[@class='scroll' or @class='icicle'][not(@tabindex and @role and @aria-label)])"), 0);
 	assert_int_equal(query(doc, "count(//html[@lang])"), 1);
 	assert_int_equal(query(doc, "count(//h2)"), 6);
 	xmlFreeDoc(doc);

@@ -6,7 +6,7 @@ shift
 mkdir -p "$out"
 build/memcrest estimate "$@" --allow-incomplete -q -f html -o "$out/page.html" || exit 1
 # a copy whose script ends with what a person with a keyboard does
-sed 's|</script></body></html>|;(function(){var t=document.getElementById("timeline");t.focus();["Enter","ArrowLeft"].forEach(function(k){t.dispatchEvent(new KeyboardEvent("keydown",{key:k}))});document.querySelector(".tools button").click();document.querySelectorAll("#modules thead button")[5].click();})()&|' "$out/page.html" >"$out/used.html"
+sed 's|</script></body></html>|;(function(){var t=document.getElementById("timeline");t.focus();["Enter","ArrowLeft"].forEach(function(k){t.dispatchEvent(new KeyboardEvent("keydown",{key:k}))});document.querySelector(".tools button").click();document.querySelectorAll("#modules thead button")[1].click();})()&|' "$out/page.html" >"$out/used.html"
 
 shot() {
 	chromium --headless=new --no-sandbox --disable-gpu --hide-scrollbars --enable-logging=stderr "$@" 2>&1 | grep -E "CONSOLE|written to file"
