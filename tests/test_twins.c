@@ -38,7 +38,8 @@ static const struct twin {
 	{"reductions.onnx", "reductions", 0},              /* var, std, max, any, one_hot, cosine_similarity, masks that are added up and multiplied */
 	{"layers.onnx", "layers", 0},                      /* padding that is larger on one side, nn.InstanceNorm2d without weights, nn.PReLU, nn.Fold, detach */
 	{"layers_old.legacy.onnx", "layers_old", 8},       /* with weight_norm */
-	{"standardised.onnx", "standardised", 20},           /* a convolution whose weight the optimiser has standardised: what did so is lost, the parameter is not */
+	{"standardised.onnx", "standardised", 4},            /* a convolution whose weight the optimiser has standardised; under autocast it lives a little longer */
+	{"folded.onnx", "folded", 4},                      /* a norm whose weight is 1 + w, decays by exp, a number for each channel: folded into constants; one release is earlier */
 };
 
 static const char *const recipes[] = {

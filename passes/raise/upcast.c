@@ -6,6 +6,7 @@
  *                                           says so; a line that converts inside of the mean converts there alone
  *     (x - mean(x)) * rsqrt(..) * w         x and w are converted, the result converted back
  *     sines of positions, masks, biases: what no parameter and no input has a part in         converted where it meets what the model computes
+ *     exp(w) of a parameter with elements   w is converted: the decays of state-space models, which stay in fp32
  *     the loss of labels that are moved by one place        the logits are converted
  *
  * Softmax with dtype=float32 is put back where attention has been told from other uses (eager_attention.c).
@@ -23,7 +24,7 @@ struct upcast {
 	uint32_t nval;
 	struct motif *root[2];     /* one over the root of a mean of squares */
 	bool *table;               /* by value */
-	unsigned norms, tables, losses;
+	unsigned norms, tables, losses, decays;
 };
 
 /* ---- readers ----------------------------------------------------------------------------------------------------------------------- */
@@ -175,6 +176,8 @@ one_more(const struct graph *g, uint32_t v)
 	uint32_t n = maker_of(g, v);
 	double one;
 
+	if (n && g->nodes[n].op == OP_ADD && node_arg(g, n, "other")->kind == ARG_FLOAT)
+		return operand_of(g, n, 0);        /* the pass unfold made it: the number is not in the file */
 	if (!n || g->nodes[n].op != OP_ONNX_ADD)
 		return 0;
 	if (scalar_of(g, operand_of(g, n, 0), &one) && one == 1)
@@ -396,6 +399,24 @@ convert_tables(struct upcast *u, uint32_t n)
 			convert_table(u, n, it.val);
 }
 
+/* ---- decays ------------------------------------------------------------------------------------------------------------------------------------ */
+
+static void
+convert_decay(struct upcast *u, uint32_t n)
+{
+	struct graph *g = u->g;
+	uint32_t w = operand_of(g, n, 0);
+	const struct val *x = &g->vals[w];
+	bool many = false;
+
+	for (unsigned i = 0; x->rank != RANK_UNKNOWN && i < x->rank; i++)
+		many |= val_dims(g, w)[i].expr || val_dims(g, w)[i].n > 1;
+	if (x->kind != VAL_PARAM || x->dtype != DT_FP32 || !many)
+		return;
+	read_instead(g, n, w, converted(u, w, n - 1, n, NF_UPCAST));
+	u->decays++;
+}
+
 /* ---- losses ------------------------------------------------------------------------------------------------------------------------------------ */
 
 /* Through views. */
@@ -445,6 +466,8 @@ say(const struct upcast *u)
 		assume(a, "norms by the root of the mean square run in fp32, as libraries write them (%u)", u->norms);
 	if (u->tables)
 		assume(a, "masks, biases, sines and cosines of positions are converted to the parameters' dtype where they meet what the model computes (%u)", u->tables);
+	if (u->decays)
+		assume(a, "exponentials of parameters run in fp32, as libraries write decays (%u)", u->decays);
 	if (u->losses)
 		assume(a, "logits are converted to fp32 in front of a loss on labels that are moved by one place (%u)", u->losses);
 }
@@ -468,6 +491,10 @@ pass_upcast(struct analysis *a)
 		case OP_ONNX_RECIPROCAL:
 		case OP_ONNX_DIV:
 			convert_norm(&u, n);
+			break;
+		case OP_ONNX_EXP:
+		case OP_EXP:
+			convert_decay(&u, n);
 			break;
 		case OP_ONNX_CROSS_ENTROPY:
 			convert_logits(&u, n);
