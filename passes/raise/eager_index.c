@@ -163,6 +163,24 @@ masked_scatter(struct raiser *r)
 	return true;
 }
 
+/* Rows added at places of one axis: index_add, which exporters write so. That index_put does the same is not told apart. */
+static bool
+index_add(struct raiser *r, const uint32_t *index, unsigned count)
+{
+	const struct graph *g = r->g;
+	uint32_t x = operand(&r->s, "data"), source = operand(&r->s, "updates"), n;
+
+	if (count != 1 || !str_eq(attr_str(&r->s, "reduction"), S("add")) || g->vals[index[0]].rank > 2 || !g->vals[x].rank || g->vals[x].rank != g->vals[source].rank)
+		return false;
+	n = eager_node(r, OP_INDEX_ADD, 1);
+	eager_tensor(r, n, "self", x);
+	eager_arg(r, n, "dim", arg_int(0));
+	eager_tensor(r, n, "index", index[0]);
+	eager_tensor(r, n, "source", source);
+	eager_results(r, n);
+	return true;
+}
+
 bool
 eager_scatter_nd(struct raiser *r)
 {
@@ -172,6 +190,8 @@ eager_scatter_nd(struct raiser *r)
 	if (masked_scatter(r))
 		return true;
 	count = indices_of(r, operand(&r->s, "indices"), index);
+	if (index_add(r, index, count))
+		return true;
 	n = eager_node(r, OP_INDEX_PUT, 1);
 	eager_tensor(r, n, "self", operand(&r->s, "data"));
 	eager_tensors(r, n, "indices", index, count);
