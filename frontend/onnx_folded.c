@@ -109,6 +109,7 @@ onnx_note_folded(struct onnx *l, uint32_t v, const char *name, struct spec *s)
 {
 	struct str ops = operators(l, name, s);
 
+	l->g->vals[v].full = s->full;
 	l->g->vals[v].after = ops.n ? graph_name(l->g, ops) : 0;
 	if (!shows_parameter(l, v))
 		return;

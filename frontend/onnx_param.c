@@ -103,8 +103,8 @@ define_stored(struct onnx *l, const char *name, const Onnx__Tensor *t)
 	if (!onnx_define(l, VAL_CONST, name, &v) || !onnx_tensor(l, v, t))
 		return false;
 	*onnx_slot(l, &l->stored, &l->stored_cap, v) = 1;
-	if (s)
-		l->g->vals[v].full = s->full;
+	if (s && s->buffer && !dtype_is_float(l->g->vals[v].dtype))
+		l->g->vals[v].full = s->full;          /* positions: some of the buffer's */
 	if (s && !s->buffer)
 		onnx_note_folded(l, v, name, s);
 	return true;

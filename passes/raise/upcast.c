@@ -24,6 +24,7 @@ struct upcast {
 	uint32_t nval;
 	struct motif *root[2];     /* one over the root of a mean of squares */
 	bool *table;               /* by value */
+	struct calls calls;        /* when they are needed */
 	unsigned norms, tables, losses, decays;
 };
 
@@ -366,6 +367,34 @@ other_of_pair(const struct upcast *u, uint32_t n)
 	return other && scaled ? only_user(u, node_outs(g, other)[0]) : other;
 }
 
+/* In front of the first call of which not all of the value's readers are a part; *scope = around it. */
+static uint32_t
+place_for_all(struct upcast *u, uint32_t v, uint32_t n, uint32_t *scope)
+{
+	struct graph *g = u->g;
+	unsigned d = calls_depth(g, n);
+
+	if (!u->calls.at)
+		u->calls = calls_find(g, g->c->a);
+	for (uint32_t i = u->first[v]; i < u->first[v + 1]; i++)
+		while (d && (calls_depth(g, u->user[i]) < d || !calls_same(&u->calls, n, u->user[i], d)))
+			d--;
+	*scope = scope_at(g, g->nodes[n].scope, d);
+	return calls_depth(g, n) > d ? u->calls.first[u->calls.at[n] + d + 1] : n;
+}
+
+/* The program made and converted it in one place, and all readers that compute share the result. */
+static void
+convert_stored(struct upcast *u, uint32_t n, uint32_t v)
+{
+	uint32_t scope, at = place_for_all(u, v, n, &scope), low = converted(u, v, at - 1, n, NF_DOWNCAST);
+
+	u->g->nodes[u->g->vals[low].node].scope = scope;
+	for (uint32_t i = u->first[v]; i < u->first[v + 1]; i++)
+		if (u->user[i] >= n && meets_elements(u->g->nodes[u->user[i]].op))
+			read_instead(u->g, u->user[i], v, low);
+}
+
 static void
 convert_table(struct upcast *u, uint32_t n, uint32_t v)
 {
@@ -375,7 +404,7 @@ convert_table(struct upcast *u, uint32_t n, uint32_t v)
 		return;
 	u->tables++;
 	if (!made) {
-		read_instead(u->g, n, v, converted(u, v, n - 1, n, NF_DOWNCAST));
+		convert_stored(u, n, v);
 		return;
 	}
 	twin = other_of_pair(u, made);
