@@ -125,6 +125,7 @@ struct spec *onnx_spec(const struct onnx *, struct str name);    /* NULL = the s
 /* onnx_folded.c */
 struct spec *onnx_folded_from(struct onnx *, const char *name, bool *alone);     /* the parameter or buffer; alone = nothing else; NULL = none, or several */
 void onnx_note_folded(struct onnx *, uint32_t val, const char *name, struct spec *);
+void onnx_note_comparison(struct onnx *, uint32_t val, const char *name);
 void onnx_find_computed_weights(struct onnx *);
 
 /* onnx_tied.c */

@@ -103,6 +103,25 @@ shows_parameter(const struct onnx *l, uint32_t v)
 	return dtype_is_float(x->dtype) && (str_starts(name, S("embedding")) || str_starts(name, S("expand")) || large <= 1 || x->after);
 }
 
+/* What compares positions in a mask that was computed from nothing but them: "ge" with a number, "le" with each other. */
+void
+onnx_note_comparison(struct onnx *l, uint32_t v, const char *name)
+{
+	static const char *const ops[] = {"le", "lt", "tril", "triu", "gt", "ge"};
+	struct str list = info_property(l, name, FOLDED_FROM), own = onnx_str(name), rest = S(""), item;
+
+	for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++) {
+		bool found = str_eq(without_number(own), str_of(ops[i]));
+
+		for (rest = list; !found && onnx_next_item(&rest, &item);)
+			found = str_eq(without_number(item), str_of(ops[i]));
+		if (!found)
+			continue;
+		l->g->vals[v].after = graph_name(l->g, str_of(ops[i]));
+		return;
+	}
+}
+
 /* A stored tensor that was computed from a parameter, among other things. */
 void
 onnx_note_folded(struct onnx *l, uint32_t v, const char *name, struct spec *s)

@@ -107,6 +107,8 @@ define_stored(struct onnx *l, const char *name, const Onnx__Tensor *t)
 		l->g->vals[v].full = s->full;          /* positions: some of the buffer's */
 	if (s && !s->buffer)
 		onnx_note_folded(l, v, name, s);
+	if (!s && l->g->vals[v].dtype == DT_BOOL)
+		onnx_note_comparison(l, v, name);
 	return true;
 }
 

@@ -288,17 +288,35 @@ unexpanded(const struct graph *g, uint32_t v)
 	return v;
 }
 
+/* A mask of positions that an exporter computed, of which it says how they were compared. */
+static bool
+finding_of_folded(const struct graph *g, uint32_t v, struct finding *f)
+{
+	struct str how;
+
+	v = unexpanded(g, v);
+	how = graph_str(g, g->vals[v].after);
+	if (!is_constant(g, v) || g->vals[v].dtype != DT_BOOL || !how.n)
+		return false;
+	f->compares = true;
+	f->orders = !str_eq(how, S("ge"));
+	return true;
+}
+
 /* where(mask, bias, -inf): the bias itself if the mask is all true; a causal one is the same for every sequence of the batch. */
 static void
 simplify_choice(struct masks *m, uint32_t n)
 {
 	struct graph *g = m->g;
 	struct arg *x = node_args(g, n);
-	struct finding f;
+	struct finding f = {0};
 
-	if (x[0].kind != ARG_VAL || x[1].kind != ARG_VAL || x[2].kind == ARG_VAL || g->vals[x[0].u.val].kind != VAL_NODE || is_whole_number(g, x[1].u.val))
+	if (x[0].kind != ARG_VAL || x[1].kind != ARG_VAL || is_whole_number(g, x[1].u.val) || (x[2].kind == ARG_VAL && g->vals[x[2].u.val].rank))
 		return;
-	f = masks_slice_back(m, x[0].u.val);
+	if (g->vals[x[0].u.val].kind == VAL_NODE && !is_constant(g, unexpanded(g, x[0].u.val)))
+		f = masks_slice_back(m, x[0].u.val);
+	else if (!finding_of_folded(g, x[0].u.val, &f))
+		return;
 	if (f.foreign || f.from_input || !f.compares || !masks_slice_back(m, x[1].u.val).foreign)
 		return;                /* the numbers of a mask, not a bias */
 	if (f.orders) {

@@ -3,7 +3,8 @@
  * with them, so they are put back where the structure, or the source line if the file has it, says that they stood:
  *
  *     x * rsqrt(mean(x^2) + eps)            x is converted, the result converted back before the weight; behind it if the weight is 1 + w, or if the line
- *                                           says so; a line that converts inside of the mean converts there alone
+ *                                           says so; a line that converts inside of the mean converts there alone, and so does a class
+ *                                           called LayerNorm
  *     (x - mean(x)) * rsqrt(..) * w         x and w are converted, the result converted back
  *     sines of positions, masks, biases: what no parameter and no input has a part in         converted where it meets what the model computes
  *     exp(w) of a parameter with elements   w is converted: the decays of state-space models, which stay in fp32
@@ -237,6 +238,13 @@ convert_centred(struct upcast *u, uint32_t root, uint32_t centred)
 	return true;
 }
 
+/* A class called LayerNorm that takes no mean is T5's or made after it: hidden_states.to(float32).pow(2).mean(), while the product reads what came in. */
+static bool
+is_called_layer_norm(const struct graph *g, uint32_t n)
+{
+	return g->nodes[n].scope && str_ends(graph_str(g, g->scopes[g->nodes[n].scope].cls), S("LayerNorm"));
+}
+
 static void
 convert_norm(struct upcast *u, uint32_t n)
 {
@@ -259,7 +267,7 @@ convert_norm(struct upcast *u, uint32_t n)
 	line = line_of(g, square);
 	v = converted(u, x, square - 1, square, NF_UPCAST);
 	read_instead(g, square, x, v);
-	if (!says(line, "float32") && !says(line, ".float()")) {
+	if (!says(line, "float32") && !says(line, ".float()") && !is_called_layer_norm(g, n)) {
 		read_instead(g, normed, x, v);
 		line = line_of(g, normed);
 		if (str_cut(&line, ' ', &name) && str_starts(line, S("= ")))
