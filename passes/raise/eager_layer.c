@@ -380,8 +380,11 @@ padded(struct raiser *r, struct window *w, const char *op, uint32_t x)
 		pad[2 * (w->n - 1 - i) + 1] = w->pad[i + w->n];
 		w->pad[i] = 0;
 	}
-	if (is_pad(r, r->pad, x, pad, 2 * w->n))
+	if (is_pad(r, r->pad, x, pad, 2 * w->n)) {
+		r->behind[r->pad - r->nold] = r->s.n;  /* the last is raised first */
+		r->g->nodes[r->pad].scope = r->g->nodes[r->s.n].scope;
 		return eager_out(r, r->pad);
+	}
 	n = r->pad = eager_node(r, OP_PAD, 1);
 	eager_tensor(r, n, "self", x);
 	eager_ints(r, n, "pad", pad, 2 * w->n);
