@@ -43,6 +43,7 @@ static const struct twin {
 	{"bias.onnx", "bias", 28},                         /* T5's attention: position biases under masks that were folded, one all true, one causal; norms called LayerNorm; positions are not made anew */
 	{"scatter.onnx", "scatter", 28},                   /* index_add, which is a ScatterND; under autocast the zeros that it adds to are of another dtype */
 	{"pads.onnx", "pads", 4},                         /* a padding that two convolutions read, and an even one: folded into the convolutions; one release is earlier */
+	{"rels.onnx", "rels", 24},                         /* DeBERTa's positions: a dropout of each layer that the optimiser merged, expanded indices; positions are not made anew */
 };
 
 static const char *const recipes[] = {
