@@ -44,6 +44,7 @@ static const struct twin {
 	{"scatter.onnx", "scatter", 28},                   /* index_add, which is a ScatterND; under autocast the zeros that it adds to are of another dtype */
 	{"pads.onnx", "pads", 4},                         /* a padding that two convolutions read, and an even one: folded into the convolutions; one release is earlier */
 	{"rels.onnx", "rels", 24},                         /* DeBERTa's positions: a dropout of each layer that the optimiser merged, expanded indices; positions are not made anew */
+	{"gated.onnx", "gated", 0},                        /* norm(x * silu(gate)), whose operands are linear layers' and in 16 bits under autocast */
 };
 
 static const char *const recipes[] = {
