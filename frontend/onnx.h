@@ -1,7 +1,7 @@
 /*
  * What the parts of the ONNX frontend share: onnx_wire.c makes the slim copy, onnx.c reads the model, onnx_value.c its values and small
  * constants, onnx_node.c its nodes, onnx_scope.c where a node stands, onnx_call.c functions and branches, onnx_param.c which stored tensors are
- * parameters and what they are called, onnx_tied.c which of them are one, onnx_lossy.c what the exporter dropped. formats.md section 4 has the format.
+ * parameters and what they are called, onnx_folded.c which constants were computed from one, onnx_tied.c which of them are one, onnx_lossy.c what the exporter dropped. formats.md section 4 has the format.
  */
 #ifndef MC_ONNX_H
 #define MC_ONNX_H
@@ -121,6 +121,12 @@ bool onnx_initializers(struct onnx *, const Onnx__Graph *);
 bool onnx_is_stored(const struct onnx *, const char *name);
 void onnx_find_params(struct onnx *);
 struct spec *onnx_spec(const struct onnx *, struct str name);    /* NULL = the signature does not have it */
+
+/* onnx_folded.c */
+struct spec *onnx_folded_from(struct onnx *, const char *name, bool *alone);     /* the parameter or buffer; alone = nothing else; NULL = none, or several */
+void onnx_note_folded(struct onnx *, uint32_t val, const char *name, struct spec *);
+void onnx_note_comparison(struct onnx *, uint32_t val, const char *name);
+void onnx_find_computed_weights(struct onnx *);
 
 /* onnx_tied.c */
 void onnx_find_ties(struct onnx *);

@@ -69,37 +69,6 @@ onnx_spec(const struct onnx *l, struct str name)
 
 /* ---- stored tensors -------------------------------------------------------------------------------------------------- */
 
-static struct str
-info_property(struct onnx *l, const char *name, const char *key)
-{
-	const struct binding *b = onnx_binding(l, name);
-
-	return b->info && b->info_frame == l->frame ? onnx_property(b->info->metadata_props, b->info->n_metadata_props, key) : S("");
-}
-
-/* The one parameter or buffer that the tensor was computed from; alone = from nothing else. NULL = none, or several. */
-static struct spec *
-folded_from(struct onnx *l, const char *name, bool *alone)
-{
-	struct str list = info_property(l, name, "pkg.onnxscript.optimizer.folded_from"), item;
-	struct spec *found = NULL;
-	unsigned specs = 0, items = 0;
-
-	while (onnx_next_item(&list, &item)) {
-		struct spec *s = onnx_spec(l, item);
-
-		items++;
-		if (s && (!found || !s->buffer)) {
-			specs += !(found && found->buffer && !s->buffer);
-			found = s;
-		} else if (s) {
-			specs += !s->buffer;
-		}
-	}
-	*alone = items == 1;
-	return specs == 1 ? found : NULL;
-}
-
 static void
 take_spec(struct onnx *l, uint32_t v, const struct spec *s)
 {
@@ -111,19 +80,6 @@ take_spec(struct onnx *l, uint32_t v, const struct spec *s)
 	x->flags = x->kind == VAL_PARAM ? VF_TRAINABLE : s->persistent ? VF_PERSISTENT : 0;
 }
 
-/* A constant that was computed from a parameter shows its size if it is rows of a table, was expanded, or has one dim among others of size 1. */
-static bool
-shows_parameter(const struct onnx *l, uint32_t v)
-{
-	const struct val *x = &l->g->vals[v];
-	struct str name = graph_str(l->g, x->name);
-	unsigned large = 0;
-
-	for (unsigned i = 0; x->rank != RANK_UNKNOWN && i < x->rank; i++)
-		large += val_dims(l->g, v)[i].n != 1;
-	return dtype_is_float(x->dtype) && (str_starts(name, S("embedding")) || str_starts(name, S("expand")) || large <= 1);
-}
-
 /* A stored tensor takes the place that the signature gave it; others get a new one. */
 static bool
 define_stored(struct onnx *l, const char *name, const Onnx__Tensor *t)
@@ -133,7 +89,7 @@ define_stored(struct onnx *l, const char *name, const Onnx__Tensor *t)
 	uint32_t v;
 
 	if (!s && !l->depth)
-		s = folded_from(l, name, &alone);
+		s = onnx_folded_from(l, name, &alone);
 	if (s && alone && l->g->vals[s->val].kind == VAL_NONE) {
 		v = s->val;
 		l->g->vals[v].kind = VAL_CONST;
@@ -147,12 +103,12 @@ define_stored(struct onnx *l, const char *name, const Onnx__Tensor *t)
 	if (!onnx_define(l, VAL_CONST, name, &v) || !onnx_tensor(l, v, t))
 		return false;
 	*onnx_slot(l, &l->stored, &l->stored_cap, v) = 1;
-	if (s)
-		l->g->vals[v].full = s->full;
-	if (s && !s->buffer && shows_parameter(l, v)) {
-		l->g->vals[v].flags = VF_TRAINABLE;
-		s->folded = true;
-	}
+	if (s && s->buffer && !dtype_is_float(l->g->vals[v].dtype))
+		l->g->vals[v].full = s->full;          /* positions: some of the buffer's */
+	if (s && !s->buffer)
+		onnx_note_folded(l, v, name, s);
+	if (!s && l->g->vals[v].dtype == DT_BOOL)
+		onnx_note_comparison(l, v, name);
 	return true;
 }
 
@@ -455,24 +411,6 @@ find_packed(struct onnx *l)
 	}
 }
 
-/* A convolution's weight that an optimiser computed from a parameter, standardised say, has its dims. */
-static void
-find_computed_weights(struct onnx *l)
-{
-	struct graph *g = l->g;
-
-	for (uint32_t n = 1; n < g->nnode; n++) {
-		const struct arg *a = node_args(g, n);
-		struct val *x = g->nodes[n].op == OP_ONNX_CONV && g->nodes[n].narg > 1 && a[1].kind == ARG_VAL ? &g->vals[a[1].u.val] : NULL;
-		struct spec *s = x && x->kind == VAL_CONST && x->full ? onnx_spec(l, graph_str(g, x->full)) : NULL;
-
-		if (!s || s->buffer || g->vals[s->val].kind != VAL_NONE || x->rank == RANK_UNKNOWN || x->rank < 3)
-			continue;
-		x->flags = VF_TRAINABLE;
-		s->folded = true;
-	}
-}
-
 void
 onnx_find_params(struct onnx *l)
 {
@@ -484,7 +422,7 @@ onnx_find_params(struct onnx *l)
 		mark_transposed(l, uses);
 		onnx_find_ties(l);
 		find_packed(l);
-		find_computed_weights(l);
+		onnx_find_computed_weights(l);
 	}
 	for (uint32_t v = 1; v < g->nval; v++)
 		if (g->vals[v].kind == VAL_CONST && !signature) {

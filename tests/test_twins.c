@@ -38,7 +38,13 @@ static const struct twin {
 	{"reductions.onnx", "reductions", 0},              /* var, std, max, any, one_hot, cosine_similarity, masks that are added up and multiplied */
 	{"layers.onnx", "layers", 0},                      /* padding that is larger on one side, nn.InstanceNorm2d without weights, nn.PReLU, nn.Fold, detach */
 	{"layers_old.legacy.onnx", "layers_old", 8},       /* with weight_norm */
-	{"standardised.onnx", "standardised", 20},           /* a convolution whose weight the optimiser has standardised: what did so is lost, the parameter is not */
+	{"standardised.onnx", "standardised", 4},            /* a convolution whose weight the optimiser has standardised; under autocast it lives a little longer */
+	{"folded.onnx", "folded", 4},                      /* a norm whose weight is 1 + w, decays by exp, a number for each channel: folded into constants; one release is earlier */
+	{"bias.onnx", "bias", 28},                         /* T5's attention: position biases under masks that were folded, one all true, one causal; norms called LayerNorm; positions are not made anew */
+	{"scatter.onnx", "scatter", 28},                   /* index_add, which is a ScatterND; under autocast the zeros that it adds to are of another dtype */
+	{"pads.onnx", "pads", 4},                         /* a padding that two convolutions read, and an even one: folded into the convolutions; one release is earlier */
+	{"rels.onnx", "rels", 24},                         /* DeBERTa's positions: a dropout of each layer that the optimiser merged, expanded indices; positions are not made anew */
+	{"gated.onnx", "gated", 0},                        /* norm(x * silu(gate)), whose operands are linear layers' and in 16 bits under autocast */
 };
 
 static const char *const recipes[] = {

@@ -363,24 +363,28 @@ read_instead(struct graph *g, uint32_t n, uint32_t v, uint32_t with)
 			*it.slot = with;
 }
 
-/* Of two activations either may be the one that was converted. */
+/* Of two activations either may be the one that was converted: in a product it is taken to be the wide one, as of probabilities and states. */
 static bool
-has_low_weights(const struct returns *r, uint32_t n)
+is_narrowed(const struct returns *r, uint32_t n)
 {
+	unsigned op = r->g->nodes[n].op;
+
+	if (op == OP_MATMUL || op == OP_BMM || op == OP_MM)
+		return true;
 	for (struct operands it = operands_of(r->g, n); operand_next(&it);)
 		if (r->g->vals[it.val].kind == VAL_PARAM && r->dtype[it.val] == r->k->a->plan.param_dtype)
 			return true;
 	return false;
 }
 
-/* Weights and an input of two dtypes that nobody is to blame for do not run: what the operator reads was converted on its way. */
+/* Operands of two dtypes that nobody is to blame for do not run: what the operator reads was converted on its way. */
 static void
 narrow_rest(struct returns *r)
 {
 	struct graph *g = r->g;
 
 	for (uint32_t n = 1; n < r->end; n++) {
-		bool narrow = wants_one_dtype(g->nodes[n].op) && has_low_weights(r, n) && disagrees(r, n);
+		bool narrow = wants_one_dtype(g->nodes[n].op) && is_narrowed(r, n) && disagrees(r, n);
 
 		for (struct operands it = operands_of(g, n); narrow && operand_next(&it);)
 			if (it.val < r->nval && g->vals[it.val].kind == VAL_NODE && read_dtype(r, it.val, n) == DT_FP32) {

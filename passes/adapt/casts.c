@@ -193,7 +193,7 @@ convert(struct casts *k, uint32_t n, uint32_t src)
 	else if (on_device && (g->vals[x].kind == VAL_BUFFER || g->vals[x].kind == VAL_CONST))
 		make_identity(g, n);
 	else if (g->nodes[n].flags & NF_DOWNCAST)
-		casts_back(k, n, 0);
+		casts_back(k, n, g->nodes[src].flags & NF_UPCAST ? src : 0);
 	else if ((said == SAID_UP && !on_device) || g->nodes[n].flags & NF_UPCAST)
 		up = k->written[n] = true;
 	else if (said == SAID_BACK && casts_named(k, n))

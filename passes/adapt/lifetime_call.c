@@ -58,6 +58,77 @@ hold_picked_weights(struct lifetimes *l)
 			lifetime_extend(l, node_outs(g, n)[0], lifetime_next_pick(g, n, frame_end(l, n, calls_depth(g, n))));
 }
 
+static bool
+makes_parts(const struct graph *g, uint32_t n)
+{
+	unsigned op = g->nodes[n].op;
+
+	return g->nodes[n].nout > 1 && (op == OP_SPLIT || op == OP_CHUNK || op == OP_UNBIND || op == OP_TENSOR_SPLIT);
+}
+
+/* i, f, g, o = gates.chunk(4): parts are unpacked into names, which have them until the same statement runs again, or the frame returns. */
+static void
+hold_parts(struct lifetimes *l)
+{
+	struct graph *g = l->g;
+
+	for (uint32_t n = 1; n < g->nnode; n++) {
+		unsigned d = calls_depth(g, n);
+		uint32_t end, m;
+
+		if (!makes_parts(g, n))
+			continue;
+		end = frame_end(l, n, d);
+		for (m = n + 1; m < end; m++)
+			if (makes_parts(g, m) && g->nodes[m].op == g->nodes[n].op && g->nodes[m].nout == g->nodes[n].nout && calls_depth(g, m) == d && calls_same(&l->calls, n, m, d))
+				break;
+		for (uint32_t k = 0; k < g->nodes[n].nout; k++)
+			lifetime_extend(l, node_outs(g, n)[k], m < end ? m : end);
+	}
+}
+
+#define LIST_LENGTH 3u             /* two operands of a cat are often let go of in front of the next statement: x = cat(x, skip), x = conv(x) */
+
+static bool
+joins_list(const struct graph *g, uint32_t n)
+{
+	unsigned made = 0;
+
+	for (struct operands x = operands_of(g, n); (g->nodes[n].op == OP_CAT || g->nodes[n].op == OP_STACK) && operand_next(&x);)
+		made += g->vals[x.val].kind == VAL_NODE;
+	return made >= LIST_LENGTH;
+}
+
+/* The end of the statement in which a node reads what another made: of the call, if it reads it in one. */
+static uint32_t
+statement_end(const struct lifetimes *l, uint32_t maker, uint32_t n)
+{
+	unsigned d = calls_depth(l->g, maker);
+	uint32_t end = calls_depth(l->g, n) > d && calls_same(&l->calls, maker, n, d) ? l->calls.last[l->calls.at[n] + d + 1] : n, frame = frame_end(l, maker, d);
+
+	return end < frame ? end : frame;
+}
+
+/* outs.append(f(x)) .. self.fuse(torch.cat(outs)): what a cat joins is in a list, or has names of the frame, and outlives the call that takes the whole. */
+static void
+hold_lists(struct lifetimes *l)
+{
+	struct graph *g = l->g;
+	uint32_t *list = NEW(l->a->c->a, uint32_t, g->nval);         /* by value: the cat that made it, until it has been read */
+
+	for (uint32_t n = 1; n < g->nnode; n++) {
+		for (struct operands it = operands_of(g, n); operand_next(&it);) {
+			uint32_t cat = list[it.val];
+
+			list[it.val] = 0;
+			for (struct operands x = operands_of(g, cat); cat && operand_next(&x);)
+				lifetime_extend(l, x.val, statement_end(l, cat, n));
+		}
+		if (joins_list(g, n))
+			list[node_outs(g, n)[0]] = n;
+	}
+}
+
 /*
  * x = self.norm(x + y): without names, what modules gave to a sum that only the norm behind it takes is let go when that returns. What the frame
  * computed itself may have been bound anew by the sum.
@@ -198,5 +269,7 @@ lifetime_of_unnamed(struct lifetimes *l)
 	hold_summands(l);
 	hold_for_norm(l);
 	hold_picked_weights(l);
+	hold_parts(l);
+	hold_lists(l);
 	return_unread(l);
 }

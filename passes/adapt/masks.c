@@ -93,12 +93,20 @@ look_at(const struct masks *m, uint32_t n, struct finding *f)
 		f->window = f->window && f->window < x[1].u.i.n ? f->window : x[1].u.i.n;
 }
 
+/* A mask of positions that an exporter computed, of which it says how they were compared: with each other, unless it is "ge", with a number. */
+static bool
+says_comparison(const struct graph *g, uint32_t v)
+{
+	return is_constant(g, v) && g->vals[v].dtype == DT_BOOL && g->vals[v].after;
+}
+
 /* Inputs and buffers of whole numbers are positions, segments or padding masks; floats among them are something else. */
 static void
 look_at_leaf(const struct masks *m, uint32_t v, struct finding *f)
 {
 	f->foreign |= !is_whole_number(m->g, v);
 	f->compares |= m->g->vals[v].dtype == DT_BOOL;
+	f->orders |= says_comparison(m->g, v) && !str_eq(graph_str(m->g, m->g->vals[v].after), S("ge"));
 	f->from_input |= m->g->vals[v].kind == VAL_INPUT;
 }
 
@@ -296,7 +304,9 @@ simplify_choice(struct masks *m, uint32_t n)
 	struct arg *x = node_args(g, n);
 	struct finding f;
 
-	if (x[0].kind != ARG_VAL || x[1].kind != ARG_VAL || x[2].kind == ARG_VAL || g->vals[x[0].u.val].kind != VAL_NODE || is_whole_number(g, x[1].u.val))
+	if (x[0].kind != ARG_VAL || x[1].kind != ARG_VAL || is_whole_number(g, x[1].u.val) || (x[2].kind == ARG_VAL && g->vals[x[2].u.val].rank))
+		return;
+	if (g->vals[x[0].u.val].kind != VAL_NODE && !says_comparison(g, x[0].u.val))
 		return;
 	f = masks_slice_back(m, x[0].u.val);
 	if (f.foreign || f.from_input || !f.compares || !masks_slice_back(m, x[1].u.val).foreign)
@@ -341,7 +351,7 @@ sweep(struct graph *g, const uint32_t *before, uint32_t *now)
 		g->nodes[n].flags |= NF_DEAD;
 	}
 	for (uint32_t v = 1; v < g->nval; v++)
-		if (is_folded(g, v) && before[v] && !now[v])
+		if ((is_folded(g, v) || says_comparison(g, v)) && before[v] && !now[v])
 			g->vals[v].kind = VAL_NONE;
 }
 

@@ -15,6 +15,7 @@ struct raiser {
 	bool *needed;                      uint32_t needed_cap;    /* by value: something that was raised reads it */
 	uint32_t *with;                    /* by value: what stands for it; 0 = itself */
 	uint32_t angles, cosines, sines;   /* rotary tables that were made, and of what; 0 = none yet */
+	uint32_t pad;                      /* the last padding that was made in front of a convolution or pooling; 0 = none yet */
 	bool shows_casts;                  /* the file has conversions that change nothing in it */
 	struct match m;
 };

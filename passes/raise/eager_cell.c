@@ -15,13 +15,13 @@ struct cell {
 	unsigned gates;
 };
 
-/* Before a conversion: what the file stores is converted where it is used. */
+/* Before a conversion: what the file stores is converted where it is used. An element that was taken from a list of gates is the gate. */
 static uint32_t
 unconverted(const struct graph *g, uint32_t v)
 {
 	uint32_t n = maker_of(g, v);
 
-	return n && (g->nodes[n].op == OP_TO || g->nodes[n].op == OP_ONNX_CAST) ? operand_of(g, n, 0) : v;
+	return n && (g->nodes[n].op == OP_TO || g->nodes[n].op == OP_ONNX_CAST || g->nodes[n].op == OP_ONNX_IDENTITY) ? operand_of(g, n, 0) : v;
 }
 
 /* ---- gates ------------------------------------------------------------------------------------------------------------------------------- */

@@ -1,6 +1,8 @@
 /* Rows of eager.def that need code: reading and writing by index. */
 #include "eager.h"
 
+#include <string.h>
+
 /* x[:, .., i]: the index stands at its axis. */
 static bool
 index_at(struct raiser *r, uint32_t x, unsigned axis, const uint32_t *index, unsigned count)
@@ -46,6 +48,40 @@ eager_gather(struct raiser *r)
 	n = eager_node(r, OP_EMBEDDING, 1);
 	eager_tensor(r, n, "weight", x);
 	eager_tensor(r, n, "indices", i);
+	eager_results(r, n);
+	return true;
+}
+
+/* Positions that were expanded over the first dim before the exporter computed them, as its record says: they have one row. */
+static uint32_t
+one_row(struct raiser *r, uint32_t v)
+{
+	struct graph *g = r->g;
+	struct sint dim[MAX_RANK];
+	unsigned rank = g->vals[v].rank;
+	uint32_t row, n;
+
+	if (g->vals[v].kind != VAL_CONST || rank < 2 || rank > MAX_RANK || !str_starts(eager_recorded(r, "aten.gather", 2), S("%expand")))
+		return v;
+	memcpy(dim, val_dims(g, v), rank * sizeof *dim);
+	dim[0] = SINT(1);
+	row = val_new(g, VAL_CONST, str_fmt(g->c->a, "%.*s_row", SFMT(graph_str(g, g->vals[v].name))));
+	g->vals[row].dtype = g->vals[v].dtype;
+	val_shape(g, row, rank, dim);
+	n = eager_node(r, OP_EXPAND, 1);
+	eager_tensor(r, n, "self", row);
+	eager_arg(r, n, "size", (struct arg){.kind = ARG_INTS, .first = ints_add(g, val_dims(g, v), rank), .count = rank});
+	return eager_out(r, n);
+}
+
+bool
+eager_gather_elements(struct raiser *r)
+{
+	uint32_t i = one_row(r, operand(&r->s, "indices")), n = eager_node(r, OP_GATHER, 1);
+
+	eager_tensor(r, n, "self", operand(&r->s, "data"));
+	eager_arg(r, n, "dim", arg_int(attr_int(&r->s, "axis")));
+	eager_tensor(r, n, "index", i);
 	eager_results(r, n);
 	return true;
 }
@@ -163,6 +199,24 @@ masked_scatter(struct raiser *r)
 	return true;
 }
 
+/* Rows added at places of one axis: index_add, which exporters write so. That index_put does the same is not told apart. */
+static bool
+index_add(struct raiser *r, const uint32_t *index, unsigned count)
+{
+	const struct graph *g = r->g;
+	uint32_t x = operand(&r->s, "data"), source = operand(&r->s, "updates"), n;
+
+	if (count != 1 || !str_eq(attr_str(&r->s, "reduction"), S("add")) || g->vals[index[0]].rank > 2 || !g->vals[x].rank || g->vals[x].rank != g->vals[source].rank)
+		return false;
+	n = eager_node(r, OP_INDEX_ADD, 1);
+	eager_tensor(r, n, "self", x);
+	eager_arg(r, n, "dim", arg_int(0));
+	eager_tensor(r, n, "index", index[0]);
+	eager_tensor(r, n, "source", source);
+	eager_results(r, n);
+	return true;
+}
+
 bool
 eager_scatter_nd(struct raiser *r)
 {
@@ -172,6 +226,8 @@ eager_scatter_nd(struct raiser *r)
 	if (masked_scatter(r))
 		return true;
 	count = indices_of(r, operand(&r->s, "indices"), index);
+	if (index_add(r, index, count))
+		return true;
 	n = eager_node(r, OP_INDEX_PUT, 1);
 	eager_tensor(r, n, "self", operand(&r->s, "data"));
 	eager_tensors(r, n, "indices", index, count);

@@ -341,21 +341,51 @@ window_of(const struct raiser *r, struct window *w)
 	return true;
 }
 
-/* Unequal padding was an operator of its own. */
+/* Was it an operator of its own? Unequal padding is, and what the record of a convolution reads by that name while the file's node reads its operand. */
+static bool
+was_operator(struct raiser *r, const struct window *w, const char *op, uint32_t x)
+{
+	struct str read = eager_recorded(r, op, 0), own = graph_str(r->g, r->g->vals[x].name);
+	bool any = !w->even;
+
+	for (unsigned i = 0; i < 2 * w->n; i++)
+		any |= w->pad[i] != 0 && (str_starts(read, S("%pad")) || str_starts(read, S("%constant_pad"))) && !str_eq(str_sub(read, 1, read.n), own);
+	return any;
+}
+
+static bool
+is_pad(const struct raiser *r, uint32_t n, uint32_t x, const int64_t *pad, unsigned count)
+{
+	const struct arg *made = n ? node_arg(r->g, n, "pad") : NULL;
+
+	if (!made || operand_of(r->g, n, 0) != x || made->kind != ARG_INTS || made->count != count)
+		return false;
+	for (unsigned i = 0; i < count; i++)
+		if (r->g->ints[made->first + i].n != pad[i])
+			return false;
+	return true;
+}
+
+/* Several that read the same padded value were given the padding each. */
 static uint32_t
-padded(struct raiser *r, struct window *w, uint32_t x)
+padded(struct raiser *r, struct window *w, const char *op, uint32_t x)
 {
 	int64_t pad[2 * MAX_RANK];
 	uint32_t n;
 
-	if (w->even)
+	if (!was_operator(r, w, op, x))
 		return x;
 	for (unsigned i = 0; i < w->n; i++) {
 		pad[2 * (w->n - 1 - i)] = w->pad[i];
 		pad[2 * (w->n - 1 - i) + 1] = w->pad[i + w->n];
 		w->pad[i] = 0;
 	}
-	n = eager_node(r, OP_PAD, 1);
+	if (is_pad(r, r->pad, x, pad, 2 * w->n)) {
+		r->behind[r->pad - r->nold] = r->s.n;  /* the last is raised first */
+		r->g->nodes[r->pad].scope = r->g->nodes[r->s.n].scope;
+		return eager_out(r, r->pad);
+	}
+	n = r->pad = eager_node(r, OP_PAD, 1);
 	eager_tensor(r, n, "self", x);
 	eager_ints(r, n, "pad", pad, 2 * w->n);
 	return eager_out(r, n);
@@ -394,7 +424,7 @@ eager_conv(struct raiser *r)
 	if (!window_of(r, &w))
 		return false;
 	same = keeps_size(&w);
-	x = same ? x : padded(r, &w, x);
+	x = same ? x : padded(r, &w, "aten.conv", x);
 	n = eager_node(r, OP_CONV, 1);
 	eager_tensor(r, n, "input", x);
 	eager_tensor(r, n, "weight", operand_at(&r->s, 1));
@@ -444,7 +474,7 @@ eager_pool(struct raiser *r)
 
 	if (!window_of(r, &w))
 		return false;
-	x = padded(r, &w, x);
+	x = padded(r, &w, "aten.", x);
 	n = eager_node(r, max ? OP_MAX_POOL : OP_AVG_POOL, 1);
 	eager_tensor(r, n, "self", x);
 	eager_ints(r, n, "kernel_size", w.kernel, w.n);

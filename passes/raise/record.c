@@ -113,6 +113,28 @@ twin(struct record *r, uint32_t x, uint32_t reader, struct str name)
 	return typed_like(g, n, x);
 }
 
+static bool
+is_view(unsigned op)
+{
+	return op == OP_ONNX_UNSQUEEZE || op == OP_ONNX_SQUEEZE || op == OP_ONNX_RESHAPE || op == OP_ONNX_TRANSPOSE;
+}
+
+/* What the call of a dropout gives stays in the module around it: another module that reads a view of it has drawn its own. 0 = it is no such view. */
+static uint32_t
+drawn_again(struct record *r, uint32_t view, uint32_t reader)
+{
+	struct graph *g = r->g;
+	uint32_t n = g->vals[view].node, x = is_view(g->nodes[n].op) ? operand_of(g, n, 0) : 0, maker = x ? maker_of(g, x) : 0, scope;
+
+	if (!maker || g->nodes[maker].op != OP_ONNX_DROPOUT || g->nodes[maker].nout != 1 || !g->nodes[maker].scope)
+		return 0;
+	scope = g->scopes[g->nodes[maker].scope].parent;
+	for (uint32_t s = g->nodes[reader].scope; s; s = g->scopes[s].parent)
+		if (s == scope)
+			return 0;
+	return twin(r, x, reader, str_fmt(g->c->a, "%.*s_%u", SFMT(graph_str(g, g->vals[x].name)), (unsigned)reader));
+}
+
 /* ---- reading the records ------------------------------------------------------------------------------------------------------------ */
 
 /* The name of the record that the file has no value for and that another result of the operand's operator would have. */
@@ -148,7 +170,12 @@ recorded(struct record *r, uint32_t n, uint32_t operand)
 	ROOM(g->c->a, r->val, r->val_cap, r->val_cap, id < r->val_cap ? 0 : id + 1 - r->val_cap);
 	v = r->val[id];
 	if (!v) {
-		v = r->val[id] = twin(r, operand, n, wanted);
+		uint32_t drawn = drawn_again(r, operand, n);
+
+		v = twin(r, operand, n, wanted);
+		if (drawn)
+			node_args(g, g->vals[v].node)[0] = arg_val(drawn);
+		r->val[id] = v;
 		r->count++;
 	}
 	return v;
@@ -231,13 +258,17 @@ detach_operands(struct record *r, uint32_t n)
 	}
 }
 
-/* The node is all that the exporter made of the operator that it recorded: its operands are the operator's. */
+/* The node is all that the exporter made of the operator that it recorded, or the product of a linear layer: its operands are the operator's. */
 static bool
 is_whole(const struct graph *g, uint32_t n)
 {
 	uint32_t fx = g->nodes[n].fx;
 
-	return g->nodes[n].fx_args && g->nodes[n - 1].fx != fx && (n + 1 == g->nnode || g->nodes[n + 1].fx != fx);
+	if (!g->nodes[n].fx_args || g->nodes[n - 1].fx == fx)
+		return false;
+	if (g->nodes[n].op == OP_ONNX_MATMUL && str_starts(graph_str(g, g->nodes[n].fx_target), S("aten.linear")))
+		return true;
+	return n + 1 == g->nnode || g->nodes[n + 1].fx != fx;
 }
 
 bool

@@ -1,7 +1,8 @@
 /*
  * unfold: constants that an exporter computed from a parameter because batch and sequence were fixed. The parameter is back in its place, and so is
- * the operator: rows of a table at fixed positions are an embedding; one dim among others of size 1 was given them; the weight of a
- * convolution is what it was computed from; anything else was expanded over the batch.
+ * the operator: what the exporter lists if all of it kept the number of elements ("exp neg unsqueeze"); rows of a table at fixed positions are an
+ * embedding; one dim among others of size 1 was given them; the weight of a convolution is what it was computed from; anything else was expanded
+ * over the batch.
  */
 #include "../passes.h"
 
@@ -93,6 +94,124 @@ put_in_place(struct unfold *u, uint32_t v, uint32_t p)
 				*it.slot = p;
 }
 
+/* ---- operators that keep the number of elements ------------------------------------------------------------------------- */
+
+static bool
+is_view(struct str op)
+{
+	return str_eq(op, S("unsqueeze")) || str_eq(op, S("squeeze")) || str_eq(op, S("view")) || str_eq(op, S("reshape"));
+}
+
+/* The dims without those of size 1 if some were put in. */
+static unsigned
+parameter_dims(const struct unfold *u, uint32_t v, struct str ops, struct sint *dim)
+{
+	const struct graph *g = u->g;
+	bool squeezed = memmem(ops.p, ops.n, "unsqueeze", 9) != NULL;
+	unsigned rank = 0;
+
+	for (unsigned i = 0; i < g->vals[v].rank; i++)
+		if (!squeezed || val_dims(g, v)[i].expr || val_dims(g, v)[i].n != 1)
+			dim[rank++] = val_dims(g, v)[i];
+	if (!rank)
+		dim[rank++] = SINT(1);
+	return rank;
+}
+
+static uint32_t
+reshaped(struct unfold *u, uint32_t x, const struct sint *dim, unsigned rank, uint32_t user, uint32_t result)
+{
+	struct graph *g = u->g;
+	uint32_t y = result ? result : val_new(g, VAL_NODE, str_fmt(g->c->a, "%.*s_view", SFMT(graph_str(g, g->vals[x].name)))), n;
+
+	val_shape(g, y, rank, dim);
+	g->vals[y].dtype = g->vals[x].dtype;
+	n = node_before(u, OP_RESHAPE, user, y);
+	*node_arg(g, n, "self") = arg_val(x);
+	*node_arg(g, n, "shape") = (struct arg){.kind = ARG_INTS, .first = ints_add(g, dim, rank), .count = rank};
+	return y;
+}
+
+/* batch_norm(w.reshape(1, C, -1), training=True), as convolutions that standardise their weights write it: one of its results was taken. */
+static uint32_t
+standardised(struct unfold *u, uint32_t x, uint32_t user)
+{
+	struct graph *g = u->g;
+	struct sint flat[3] = {SINT(1), SINT(1), SINT(1)};
+	uint32_t n, y;
+
+	for (unsigned i = 0; i < g->vals[x].rank; i++) {
+		const struct sint *d = val_dims(g, x) + i;
+
+		if (d->expr || !mul_i64(flat[i ? 2 : 1].n, d->n, &flat[i ? 2 : 1].n))
+			return x;
+	}
+	x = reshaped(u, x, flat, 3, user, 0);
+	y = val_new(g, VAL_NODE, str_fmt(g->c->a, "%.*s_norm", SFMT(graph_str(g, g->vals[x].name))));
+	val_shape(g, y, 3, flat);
+	g->vals[y].dtype = g->vals[x].dtype;
+	n = node_before(u, OP_BATCH_NORM, user, y);
+	*node_arg(g, n, "input") = arg_val(x);
+	*node_arg(g, n, "training") = arg_bool(true);
+	return y;
+}
+
+/* x with the operator done to it; of sums and products with a number the number does not matter. */
+static uint32_t
+applied(struct unfold *u, struct str name, uint32_t x, uint32_t user, uint32_t result)
+{
+	struct graph *g = u->g;
+	bool inplace;
+	unsigned op = op_by_name(name, &inplace);
+	uint32_t y, n;
+	struct arg *other;
+
+	if (str_eq(name, S("getitem")))
+		return standardised(u, x, user);
+	if (is_view(name) || op == OP_NONE)
+		return x;
+	y = result ? result : val_new(g, VAL_NODE, str_fmt(g->c->a, "%.*s_%.*s", SFMT(graph_str(g, g->vals[x].name)), SFMT(name)));
+	val_shape(g, y, g->vals[x].rank, val_dims(g, x));
+	g->vals[y].dtype = g->vals[x].dtype;
+	n = node_before(u, op, user, y);
+	*node_arg(g, n, "self") = arg_val(x);
+	other = node_arg(g, n, "other");
+	if (other)
+		*other = arg_float(1);
+	return y;
+}
+
+static void
+unfold_operators(struct unfold *u, uint32_t v, uint32_t p)
+{
+	struct graph *g = u->g;
+	struct str ops = graph_str(g, g->vals[v].after), op;
+	struct sint dim[MAX_RANK], all[MAX_RANK];
+	unsigned rank = parameter_dims(u, v, ops, dim);
+	bool views = memmem(ops.p, ops.n, "squeeze", 7) || memmem(ops.p, ops.n, "view", 4) || memmem(ops.p, ops.n, "reshape", 7) || memmem(ops.p, ops.n, "getitem", 7);
+	uint32_t x = p;
+
+	memcpy(all, val_dims(g, v), g->vals[v].rank * sizeof *all);
+	val_shape(g, p, rank, dim);
+	while (x != v && ops.n && str_cut(&ops, ' ', &op))
+		x = applied(u, op, x, u->user[v], ops.n || views ? 0 : v);
+	if (x != v)
+		reshaped(u, x, all, g->vals[v].rank, u->user[v], v);
+}
+
+/* ---- the others ------------------------------------------------------------------------------------------------------------- */
+
+static void
+forget(struct unfold *u, uint32_t v)
+{
+	struct val *x = &u->g->vals[v];
+
+	x->flags = 0;
+	x->data = DATA_NONE;
+	x->full = x->after = 0;
+	u->count++;
+}
+
 static void
 unfold(struct unfold *u, uint32_t v, uint32_t p)
 {
@@ -108,6 +227,11 @@ unfold(struct unfold *u, uint32_t v, uint32_t p)
 	g->vals[p].full = g->vals[v].full;
 	g->vals[p].dtype = g->vals[v].dtype;
 	g->vals[p].flags = VF_TRAINABLE;
+	if (g->vals[v].after) {
+		unfold_operators(u, v, p);
+		forget(u, v);
+		return;
+	}
 	if (is_weight(u, v)) {
 		put_in_place(u, v, p);
 		g->vals[v].kind = VAL_NONE;
@@ -129,10 +253,7 @@ unfold(struct unfold *u, uint32_t v, uint32_t p)
 		*node_arg(g, n, "self") = arg_val(p);
 		*node_arg(g, n, "size") = (struct arg){.kind = ARG_INTS, .first = ints_add(g, dim, rank), .count = rank};
 	}
-	g->vals[v].flags = 0;
-	g->vals[v].data = DATA_NONE;
-	g->vals[v].full = 0;
-	u->count++;
+	forget(u, v);
 }
 
 static void

@@ -3,28 +3,19 @@
  * with them, so they are put back where the structure, or the source line if the file has it, says that they stood:
  *
  *     x * rsqrt(mean(x^2) + eps)            x is converted, the result converted back before the weight; behind it if the weight is 1 + w, or if the line
- *                                           says so; a line that converts inside of the mean converts there alone
+ *                                           says so; a line that converts inside of the mean converts there alone, and so does a class
+ *                                           called LayerNorm
+ *     norm(x * silu(gate)) in one module    both are converted when the module begins
  *     (x - mean(x)) * rsqrt(..) * w         x and w are converted, the result converted back
  *     sines of positions, masks, biases: what no parameter and no input has a part in         converted where it meets what the model computes
+ *     exp(w) of a parameter with elements   w is converted: the decays of state-space models, which stay in fp32
  *     the loss of labels that are moved by one place        the logits are converted
  *
  * Softmax with dtype=float32 is put back where attention has been told from other uses (eager_attention.c).
  */
-#include "motif.h"
+#include "upcast.h"
 
 #include <string.h>
-
-struct upcast {
-	struct shaper s;
-	struct graph *g;
-	uint32_t nold;
-	uint32_t *behind;          uint32_t behind_cap;    /* by new node: the node that it follows */
-	uint32_t *first, *user;    /* by value: users[first[v]] .. users[first[v + 1]]: nodes that read it */
-	uint32_t nval;
-	struct motif *root[2];     /* one over the root of a mean of squares */
-	bool *table;               /* by value */
-	unsigned norms, tables, losses;
-};
 
 /* ---- readers ----------------------------------------------------------------------------------------------------------------------- */
 
@@ -54,8 +45,8 @@ find_users(struct upcast *u)
 }
 
 /* The one reader of a value that is not arithmetic of sizes; 0 = none or several. */
-static uint32_t
-only_user(const struct upcast *u, uint32_t v)
+uint32_t
+upcast_only_user(const struct upcast *u, uint32_t v)
 {
 	uint32_t found = 0;
 
@@ -72,8 +63,8 @@ only_user(const struct upcast *u, uint32_t v)
 }
 
 /* A reader with that operator, whose other operand is y (0 = any). */
-static uint32_t
-user_with(const struct upcast *u, uint32_t v, unsigned op, uint32_t y)
+uint32_t
+upcast_user_with(const struct upcast *u, uint32_t v, unsigned op, uint32_t y)
 {
 	for (uint32_t i = u->first[v]; i < u->first[v + 1]; i++) {
 		uint32_t n = u->user[i], a = operand_of(u->g, n, 0), b = operand_of(u->g, n, 1);
@@ -87,8 +78,8 @@ user_with(const struct upcast *u, uint32_t v, unsigned op, uint32_t y)
 /* ---- conversions ---------------------------------------------------------------------------------------------------------------------- */
 
 /* x converted behind that node, as part of what `like` belongs to. */
-static uint32_t
-converted(struct upcast *u, uint32_t x, uint32_t behind, uint32_t like, uint16_t flag)
+uint32_t
+upcast_converted(struct upcast *u, uint32_t x, uint32_t behind, uint32_t like, uint16_t flag)
 {
 	struct graph *g = u->g;
 	uint32_t n = node_beside(g, OP_TO, like, 1), at = n - u->nold;
@@ -109,8 +100,8 @@ converted(struct upcast *u, uint32_t x, uint32_t behind, uint32_t like, uint16_t
 }
 
 /* Its statement was one of its own, of which the file shows nothing: text stands for it, one line before or behind that of the node beside it. */
-static void
-set_statement(struct upcast *u, uint32_t v, int line, struct str text)
+void
+upcast_set_statement(struct upcast *u, uint32_t v, int line, struct str text)
 {
 	struct graph *g = u->g;
 	struct node *x = &g->nodes[g->vals[v].node];
@@ -126,8 +117,8 @@ set_statement(struct upcast *u, uint32_t v, int line, struct str text)
 	x->frame = at;
 }
 
-static void
-read_instead(struct graph *g, uint32_t n, uint32_t old, uint32_t v)
+void
+upcast_read_instead(struct graph *g, uint32_t n, uint32_t old, uint32_t v)
 {
 	for (struct operands it = operands_of(g, n); operand_next(&it);)
 		if (it.val == old)
@@ -135,130 +126,17 @@ read_instead(struct graph *g, uint32_t n, uint32_t old, uint32_t v)
 }
 
 /* All readers of a node's result, old ones only, read its conversion, which stands behind another node. */
-static uint32_t
-convert_result(struct upcast *u, uint32_t n, uint32_t behind, uint32_t like, uint16_t flag)
+uint32_t
+upcast_result(struct upcast *u, uint32_t n, uint32_t behind, uint32_t like, uint16_t flag)
 {
-	uint32_t x = node_outs(u->g, n)[0], v = converted(u, x, behind, like, flag);
+	uint32_t x = node_outs(u->g, n)[0], v = upcast_converted(u, x, behind, like, flag);
 
 	for (uint32_t i = u->first[x]; i < u->first[x + 1]; i++)
-		read_instead(u->g, u->user[i], x, v);
+		upcast_read_instead(u->g, u->user[i], x, v);
 	for (uint32_t i = 0; i < u->g->noutput; i++)
 		if (u->g->outputs[i] == x)
 			u->g->outputs[i] = v;
 	return v;
-}
-
-static struct str
-line_of(const struct graph *g, uint32_t n)
-{
-	const struct node *x = &g->nodes[n];
-
-	return x->nframe ? graph_str(g, g->frames[x->frame + x->nframe - 1].text) : S("");
-}
-
-static bool
-says(struct str line, const char *text)
-{
-	return line.n && memmem(line.p, line.n, text, strlen(text)) != NULL;
-}
-
-/* ---- norms by the root of the mean square ------------------------------------------------------------------------------------------------- */
-
-/* w, if that is what is added to 1 */
-static uint32_t
-one_more(const struct graph *g, uint32_t v)
-{
-	uint32_t n = maker_of(g, v);
-	double one;
-
-	if (!n || g->nodes[n].op != OP_ONNX_ADD)
-		return 0;
-	if (scalar_of(g, operand_of(g, n, 0), &one) && one == 1)
-		return operand_of(g, n, 1);
-	return scalar_of(g, operand_of(g, n, 1), &one) && one == 1 ? operand_of(g, n, 0) : 0;
-}
-
-/* Where the result goes back: behind the product with the weight, or in front of it. */
-static void
-convert_back(struct upcast *u, uint32_t normed)
-{
-	struct graph *g = u->g;
-	uint32_t y = node_outs(g, normed)[0], product = only_user(u, y), w, plus, from = normed, like = normed;
-
-	if (product && g->nodes[product].op == OP_ONNX_MUL) {
-		w = operand_of(g, product, operand_of(g, product, 0) == y ? 1 : 0);
-		plus = one_more(g, w);
-		if (plus) {
-			uint32_t n = maker_of(g, w);
-
-			read_instead(g, n, plus, converted(u, plus, n - 1, n, NF_UPCAST));
-		}
-		if (plus || says(line_of(g, product), ").to(") || says(line_of(g, product), ").type_as("))
-			from = product;
-		like = product;
-	}
-	convert_result(u, from, from, like, NF_DOWNCAST);
-}
-
-/* (x - mean(x)) * rsqrt(mean((x - mean(x))^2) + eps), times the weight: all of it in fp32, the weight as well. */
-static bool
-convert_centred(struct upcast *u, uint32_t root, uint32_t centred)
-{
-	struct graph *g = u->g;
-	uint32_t sub = maker_of(g, centred), mean, x, v, normed = user_with(u, node_outs(g, root)[0], OP_ONNX_MUL, 0), product, w, y;
-
-	if (!sub || g->nodes[sub].op != OP_ONNX_SUB || !normed)
-		return false;
-	x = operand_of(g, sub, 0);
-	mean = maker_of(g, operand_of(g, sub, 1));
-	if (!mean || g->nodes[mean].op != OP_ONNX_REDUCE_MEAN || operand_of(g, mean, 0) != x)
-		return false;
-	v = converted(u, x, mean - 1, mean, NF_UPCAST);
-	for (uint32_t i = u->first[x]; i < u->first[x + 1]; i++)
-		if (u->user[i] == mean || (g->nodes[u->user[i]].op == OP_ONNX_SUB && operand_of(g, u->user[i], 1) == node_outs(g, mean)[0]))
-			read_instead(g, u->user[i], x, v);
-	y = node_outs(g, normed)[0];
-	product = only_user(u, y);
-	if (product && g->nodes[product].op == OP_ONNX_MUL) {
-		w = operand_of(g, product, operand_of(g, product, 0) == y ? 1 : 0);
-		read_instead(g, product, w, converted(u, w, product - 1, product, NF_UPCAST));
-		normed = product;
-	}
-	convert_result(u, normed, normed, normed, NF_DOWNCAST);
-	u->norms++;
-	return true;
-}
-
-static void
-convert_norm(struct upcast *u, uint32_t n)
-{
-	struct graph *g = u->g;
-	struct match m;
-	uint32_t x, square, normed, v;
-	struct str line, name;
-
-	if (!motif_match(u->root[0], &u->s, n, &m) && !motif_match(u->root[1], &u->s, n, &m))
-		return;
-	x = m.var[0];
-	if (g->vals[x].dtype != DT_FP32 || rms_norm_was_decomposed(g, m.node[2]))
-		return;
-	if (convert_centred(u, n, x))
-		return;
-	square = m.node[m.nnode - 1];
-	normed = user_with(u, node_outs(g, n)[0], OP_ONNX_MUL, x);
-	if (!normed)
-		return;
-	line = line_of(g, square);
-	v = converted(u, x, square - 1, square, NF_UPCAST);
-	read_instead(g, square, x, v);
-	if (!says(line, "float32") && !says(line, ".float()")) {
-		read_instead(g, normed, x, v);
-		line = line_of(g, normed);
-		if (str_cut(&line, ' ', &name) && str_starts(line, S("= ")))
-			set_statement(u, v, -1, str_fmt(g->c->a, "%.*s = %.*s.to(float32)", SFMT(name), SFMT(name)));
-	}
-	convert_back(u, normed);
-	u->norms++;
 }
 
 /* ---- tables --------------------------------------------------------------------------------------------------------------------------------- */
@@ -355,8 +233,36 @@ other_of_pair(const struct upcast *u, uint32_t n)
 
 	if (!wave || (g->nodes[wave].op != OP_ONNX_COS && g->nodes[wave].op != OP_ONNX_SIN))
 		return 0;
-	other = user_with(u, operand_of(g, wave, 0), g->nodes[wave].op == OP_ONNX_COS ? OP_ONNX_SIN : OP_ONNX_COS, 0);
-	return other && scaled ? only_user(u, node_outs(g, other)[0]) : other;
+	other = upcast_user_with(u, operand_of(g, wave, 0), g->nodes[wave].op == OP_ONNX_COS ? OP_ONNX_SIN : OP_ONNX_COS, 0);
+	return other && scaled ? upcast_only_user(u, node_outs(g, other)[0]) : other;
+}
+
+/* In front of the first call of which not all of the value's readers are a part; *scope = around it. */
+static uint32_t
+place_for_all(struct upcast *u, uint32_t v, uint32_t n, uint32_t *scope)
+{
+	struct graph *g = u->g;
+	unsigned d = calls_depth(g, n);
+
+	if (!u->calls.at)
+		u->calls = calls_find(g, g->c->a);
+	for (uint32_t i = u->first[v]; i < u->first[v + 1]; i++)
+		while (d && (calls_depth(g, u->user[i]) < d || !calls_same(&u->calls, n, u->user[i], d)))
+			d--;
+	*scope = scope_at(g, g->nodes[n].scope, d);
+	return calls_depth(g, n) > d ? u->calls.first[u->calls.at[n] + d + 1] : n;
+}
+
+/* The program made and converted it in one place, and all readers that compute share the result. */
+static void
+convert_stored(struct upcast *u, uint32_t n, uint32_t v)
+{
+	uint32_t scope, at = place_for_all(u, v, n, &scope), low = upcast_converted(u, v, at - 1, n, NF_DOWNCAST);
+
+	u->g->nodes[u->g->vals[low].node].scope = scope;
+	for (uint32_t i = u->first[v]; i < u->first[v + 1]; i++)
+		if (u->user[i] >= n && meets_elements(u->g->nodes[u->user[i]].op))
+			upcast_read_instead(u->g, u->user[i], v, low);
 }
 
 static void
@@ -368,11 +274,11 @@ convert_table(struct upcast *u, uint32_t n, uint32_t v)
 		return;
 	u->tables++;
 	if (!made) {
-		read_instead(u->g, n, v, converted(u, v, n - 1, n, NF_DOWNCAST));
+		convert_stored(u, n, v);
 		return;
 	}
 	twin = other_of_pair(u, made);
-	set_statement(u, convert_result(u, made, twin > made ? twin : made, made, NF_DOWNCAST), 2, S("return both"));
+	upcast_set_statement(u, upcast_result(u, made, twin > made ? twin : made, made, NF_DOWNCAST), 2, S("return both"));
 }
 
 /* A table that meets what the model computes: that is in 16 bits and stays so. */
@@ -390,6 +296,24 @@ convert_tables(struct upcast *u, uint32_t n)
 	for (struct operands it = operands_of(g, n); computed && operand_next(&it);)
 		if (it.val < u->nval && u->table[it.val] && !scalar_of(g, it.val, &number) && g->vals[it.val].rank && g->vals[it.val].rank != RANK_UNKNOWN && g->vals[it.val].dtype == DT_FP32)
 			convert_table(u, n, it.val);
+}
+
+/* ---- decays ------------------------------------------------------------------------------------------------------------------------------------ */
+
+static void
+convert_decay(struct upcast *u, uint32_t n)
+{
+	struct graph *g = u->g;
+	uint32_t w = operand_of(g, n, 0);
+	const struct val *x = &g->vals[w];
+	bool many = false;
+
+	for (unsigned i = 0; x->rank != RANK_UNKNOWN && i < x->rank; i++)
+		many |= val_dims(g, w)[i].expr || val_dims(g, w)[i].n > 1;
+	if (x->kind != VAL_PARAM || x->dtype != DT_FP32 || !many)
+		return;
+	upcast_read_instead(g, n, w, upcast_converted(u, w, n - 1, n, NF_UPCAST));
+	u->decays++;
 }
 
 /* ---- losses ------------------------------------------------------------------------------------------------------------------------------------ */
@@ -426,7 +350,7 @@ convert_logits(struct upcast *u, uint32_t n)
 		view = maker_of(g, logits);
 	}
 	behind = moved > view && moved < reader ? moved - 1 : reader - 1;
-	read_instead(g, reader, logits, converted(u, logits, behind, reader, NF_UPCAST));
+	upcast_read_instead(g, reader, logits, upcast_converted(u, logits, behind, reader, NF_UPCAST));
 	u->losses++;
 }
 
@@ -441,6 +365,8 @@ say(const struct upcast *u)
 		assume(a, "norms by the root of the mean square run in fp32, as libraries write them (%u)", u->norms);
 	if (u->tables)
 		assume(a, "masks, biases, sines and cosines of positions are converted to the parameters' dtype where they meet what the model computes (%u)", u->tables);
+	if (u->decays)
+		assume(a, "exponentials of parameters run in fp32, as libraries write decays (%u)", u->decays);
 	if (u->losses)
 		assume(a, "logits are converted to fp32 in front of a loss on labels that are moved by one place (%u)", u->losses);
 }
@@ -463,7 +389,11 @@ pass_upcast(struct analysis *a)
 		switch (g->nodes[n].op) {
 		case OP_ONNX_RECIPROCAL:
 		case OP_ONNX_DIV:
-			convert_norm(&u, n);
+			upcast_norm(&u, n);
+			break;
+		case OP_ONNX_EXP:
+		case OP_EXP:
+			convert_decay(&u, n);
 			break;
 		case OP_ONNX_CROSS_ENTROPY:
 			convert_logits(&u, n);

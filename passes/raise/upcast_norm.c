@@ -1,0 +1,200 @@
+/* Norms by the root of the mean square that an fp32 file shows without their conversions: where these stood. Of the pass upcast, whose head says how. */
+#include "upcast.h"
+
+#include <string.h>
+
+static struct str
+line_of(const struct graph *g, uint32_t n)
+{
+	const struct node *x = &g->nodes[n];
+
+	return x->nframe ? graph_str(g, g->frames[x->frame + x->nframe - 1].text) : S("");
+}
+
+static bool
+says(struct str line, const char *text)
+{
+	return line.n && memmem(line.p, line.n, text, strlen(text)) != NULL;
+}
+
+/* ---- norms by the root of the mean square ------------------------------------------------------------------------------------------------- */
+
+/* w, if that is what is added to 1 */
+static uint32_t
+one_more(const struct graph *g, uint32_t v)
+{
+	uint32_t n = maker_of(g, v);
+	double one;
+
+	if (n && g->nodes[n].op == OP_ADD && node_arg(g, n, "other")->kind == ARG_FLOAT)
+		return operand_of(g, n, 0);        /* the pass unfold made it: the number is not in the file */
+	if (!n || g->nodes[n].op != OP_ONNX_ADD)
+		return 0;
+	if (scalar_of(g, operand_of(g, n, 0), &one) && one == 1)
+		return operand_of(g, n, 1);
+	return scalar_of(g, operand_of(g, n, 1), &one) && one == 1 ? operand_of(g, n, 0) : 0;
+}
+
+/* Where the result goes back: behind the product with the weight, or in front of it. */
+static void
+convert_back(struct upcast *u, uint32_t normed)
+{
+	struct graph *g = u->g;
+	uint32_t y = node_outs(g, normed)[0], product = upcast_only_user(u, y), w, plus, from = normed, like = normed;
+
+	if (product && g->nodes[product].op == OP_ONNX_MUL) {
+		w = operand_of(g, product, operand_of(g, product, 0) == y ? 1 : 0);
+		plus = one_more(g, w);
+		if (plus) {
+			uint32_t n = maker_of(g, w);
+
+			upcast_read_instead(g, n, plus, upcast_converted(u, plus, n - 1, n, NF_UPCAST));
+		}
+		if (plus || says(line_of(g, product), ").to(") || says(line_of(g, product), ").type_as("))
+			from = product;
+		like = product;
+	}
+	upcast_result(u, from, from, like, NF_DOWNCAST);
+}
+
+/* (x - mean(x)) * rsqrt(mean((x - mean(x))^2) + eps), times the weight: all of it in fp32, the weight as well. */
+static bool
+convert_centred(struct upcast *u, uint32_t root, uint32_t centred)
+{
+	struct graph *g = u->g;
+	uint32_t sub = maker_of(g, centred), mean, x, v, normed = upcast_user_with(u, node_outs(g, root)[0], OP_ONNX_MUL, 0), product, w, y;
+
+	if (!sub || g->nodes[sub].op != OP_ONNX_SUB || !normed)
+		return false;
+	x = operand_of(g, sub, 0);
+	mean = maker_of(g, operand_of(g, sub, 1));
+	if (!mean || g->nodes[mean].op != OP_ONNX_REDUCE_MEAN || operand_of(g, mean, 0) != x)
+		return false;
+	v = upcast_converted(u, x, mean - 1, mean, NF_UPCAST);
+	for (uint32_t i = u->first[x]; i < u->first[x + 1]; i++)
+		if (u->user[i] == mean || (g->nodes[u->user[i]].op == OP_ONNX_SUB && operand_of(g, u->user[i], 1) == node_outs(g, mean)[0]))
+			upcast_read_instead(g, u->user[i], x, v);
+	y = node_outs(g, normed)[0];
+	product = upcast_only_user(u, y);
+	if (product && g->nodes[product].op == OP_ONNX_MUL) {
+		w = operand_of(g, product, operand_of(g, product, 0) == y ? 1 : 0);
+		upcast_read_instead(g, product, w, upcast_converted(u, w, product - 1, product, NF_UPCAST));
+		normed = product;
+	}
+	upcast_result(u, normed, normed, normed, NF_DOWNCAST);
+	u->norms++;
+	return true;
+}
+
+/* A class called LayerNorm that takes no mean is T5's or made after it: hidden_states.to(float32).pow(2).mean(), while the product reads what came in. */
+static bool
+is_called_layer_norm(const struct graph *g, uint32_t n)
+{
+	return g->nodes[n].scope && str_ends(graph_str(g, g->scopes[g->nodes[n].scope].cls), S("LayerNorm"));
+}
+
+#define MOST_GATE 8u
+
+/* Does a node of the norm's own module gate what it normalises? */
+static bool
+gates(unsigned op)
+{
+	return op == OP_ONNX_MUL || op == OP_ONNX_SIGMOID || op == OP_ONNX_RESHAPE || op == OP_ONNX_SWISH;
+}
+
+/* The nodes of the module that make x, in *node; 0 = none, or others than a gate has. */
+static unsigned
+gate_of(const struct upcast *u, uint32_t n, uint32_t x, uint32_t *node)
+{
+	const struct graph *g = u->g;
+	unsigned count = 0;
+	bool product = false;
+
+	if (maker_of(g, x))
+		node[count++] = maker_of(g, x);
+	for (unsigned i = 0; i < count; i++) {
+		if (g->nodes[node[i]].scope != g->nodes[n].scope || !g->nodes[n].scope)
+			return 0;
+		if (!gates(g->nodes[node[i]].op))
+			return 0;
+		product |= g->nodes[node[i]].op == OP_ONNX_MUL;
+		for (struct operands it = operands_of(g, node[i]); operand_next(&it);) {
+			uint32_t maker = maker_of(g, it.val);
+
+			if (!maker || g->nodes[maker].scope != g->nodes[n].scope || !dtype_is_float(g->vals[it.val].dtype))
+				continue;
+			if (count == MOST_GATE)
+				return 0;
+			node[count++] = maker;
+		}
+	}
+	return product ? count : 0;
+}
+
+/* norm(x * silu(gate)) in one module: both are converted when it begins. */
+static bool
+convert_gated(struct upcast *u, uint32_t n, uint32_t x)
+{
+	struct graph *g = u->g;
+	uint32_t node[MOST_GATE], first = 0, from[2 * MOST_GATE], to[2 * MOST_GATE];
+	unsigned count = gate_of(u, n, x, node), made = 0;
+
+	for (unsigned i = 0; i < count; i++)
+		first = first && first < node[i] ? first : node[i];
+	for (unsigned i = 0; i < count; i++)
+		for (struct operands it = operands_of(g, node[i]); operand_next(&it);) {
+			uint32_t v = it.val, maker = maker_of(g, v);
+			unsigned k = 0;
+
+			if (!dtype_is_float(g->vals[v].dtype) || !g->vals[v].rank || (maker && g->nodes[maker].scope == g->nodes[n].scope))
+				continue;
+			while (k < made && from[k] != v)
+				k++;
+			if (k == made && made == 2 * MOST_GATE)
+				continue;
+			if (k == made) {
+				from[made] = v;
+				to[made++] = upcast_converted(u, v, (maker > first - 1 ? maker : first - 1), node[i], NF_UPCAST);
+				it = operands_of(g, node[i]);          /* the new node may have moved them */
+			}
+			upcast_read_instead(g, node[i], v, to[k]);
+		}
+	return count > 0;
+}
+
+void
+upcast_norm(struct upcast *u, uint32_t n)
+{
+	struct graph *g = u->g;
+	struct match m;
+	uint32_t x, square, normed, v;
+	struct str line, name;
+
+	if (!motif_match(u->root[0], &u->s, n, &m) && !motif_match(u->root[1], &u->s, n, &m))
+		return;
+	x = m.var[0];
+	if (g->vals[x].dtype != DT_FP32 || rms_norm_was_decomposed(g, m.node[2]))
+		return;
+	if (convert_centred(u, n, x))
+		return;
+	square = m.node[m.nnode - 1];
+	normed = upcast_user_with(u, node_outs(g, n)[0], OP_ONNX_MUL, x);
+	if (!normed)
+		return;
+	if (convert_gated(u, square, x)) {
+		convert_back(u, normed);
+		u->norms++;
+		return;
+	}
+	line = line_of(g, square);
+	v = upcast_converted(u, x, square - 1, square, NF_UPCAST);
+	upcast_read_instead(g, square, x, v);
+	if (!says(line, "float32") && !says(line, ".float()") && !is_called_layer_norm(g, n)) {
+		upcast_read_instead(g, normed, x, v);
+		line = line_of(g, normed);
+		if (str_cut(&line, ' ', &name) && str_starts(line, S("= ")))
+			upcast_set_statement(u, v, -1, str_fmt(g->c->a, "%.*s = %.*s.to(float32)", SFMT(name), SFMT(name)));
+	}
+	convert_back(u, normed);
+	u->norms++;
+}
