@@ -17,11 +17,40 @@ storage_of(struct loader *l, struct str full)
 	const struct pickle *p = l->state ? pickle_get(l->state, full) : NULL;
 
 	if (!p || p->kind != PK_TENSOR)
-		return json_get_str(json_object_get(l->weights, full.p), "path_name");
+		return json_get_str(json_object_get(json_object_get(l->weights, full.p) ? l->weights : l->constants, full.p), "path_name");
 	return str_fmt(l->c->a, "%.*s+%lld", SFMT(p->u.tensor->storage->key), (long long)p->u.tensor->offset);
 }
 
-/* Parameters whose records have one path share a storage. */
+static const json_t *
+record_of(const struct loader *l, struct str full)
+{
+	const json_t *r = json_object_get(l->weights, full.p);
+
+	return json_object_get(r ? r : json_object_get(l->constants, full.p), "tensor_meta");
+}
+
+static bool
+is_as_long(const json_t *sizes, const json_t *others)
+{
+	if (json_array_size(sizes) != json_array_size(others))
+		return false;
+	for (size_t i = 0; i < json_array_size(sizes); i++)
+		if (json_get_int(json_array_get(sizes, i), "as_int", -1) != json_get_int(json_array_get(others, i), "as_int", -1))
+			return false;
+	return true;
+}
+
+/* Parts of one storage are separate tensors. */
+static bool
+is_same(const struct loader *l, struct str full, struct str other)
+{
+	const json_t *a = record_of(l, full), *b = record_of(l, other);
+
+	return is_as_long(json_object_get(a, "sizes"), json_object_get(b, "sizes")) &&
+	    json_get_int(json_object_get(a, "storage_offset"), "as_int", 0) == json_get_int(json_object_get(b, "storage_offset"), "as_int", 0);
+}
+
+/* Parameters whose records have one path share a storage; a buffer under two names is there once. */
 static void
 find_tie(struct loader *l, uint32_t v, struct str full)
 {
@@ -31,10 +60,16 @@ find_tie(struct loader *l, uint32_t v, struct str full)
 	if (!path.n || str_eq(path, l->nowhere))
 		return;
 	owner = export_slot(l, &l->owner, &l->owner_cap, strtab_id(l->paths, path));
-	if (*owner)
-		l->g->vals[v].tied = *owner;
-	else
+	if (!*owner)
 		*owner = v;
+	else if (l->g->vals[*owner].kind != l->g->vals[v].kind || !is_same(l, full, graph_str(l->g, l->g->vals[*owner].full)))
+		return;
+	else if (l->g->vals[v].kind == VAL_PARAM)
+		l->g->vals[v].tied = *owner;
+	else {
+		l->g->vals[v].kind = VAL_NONE;
+		export_bind(l, l->g->vals[v].name, *owner);
+	}
 }
 
 static bool
@@ -53,7 +88,7 @@ add_input(struct loader *l, enum val_kind kind, struct str name, struct str full
 		l->g->vals[v].flags |= VF_TRAINABLE;
 	if (persistent)
 		l->g->vals[v].flags |= VF_PERSISTENT;
-	if (kind == VAL_PARAM)
+	if (kind == VAL_PARAM || kind == VAL_BUFFER)
 		find_tie(l, v, full);
 	return true;
 }
@@ -261,17 +296,6 @@ has_bytes(const struct zip_archive *z, struct arena *a, struct str path)
 	return zip_find_suffix(z, str_fmt(a, "/weights/%.*s", SFMT(path)), &member) && zip_size(z, member, &n) && n > 0;
 }
 
-static bool
-is_as_long(const json_t *sizes, const json_t *others)
-{
-	if (json_array_size(sizes) != json_array_size(others))
-		return false;
-	for (size_t i = 0; i < json_array_size(sizes); i++)
-		if (json_get_int(json_array_get(sizes, i), "as_int", -1) != json_get_int(json_array_get(others, i), "as_int", -1))
-			return false;
-	return true;
-}
-
 /* Tensors of the meta device and fake ones have no address, so that torch.export files all of them under one path, without bytes. */
 static void
 find_nowhere(struct loader *l, const struct zip_archive *z)
@@ -290,27 +314,31 @@ find_nowhere(struct loader *l, const struct zip_archive *z)
 		if (!path.n || is_as_long(first[id], sizes) || has_bytes(z, l->c->a, path))
 			continue;
 		l->nowhere = path;
+		l->constants = NULL;
 		graph_note(l->g, "exported from tensors without data, so that the file does not say which parameters share a storage: they are taken for separate ones");
 		return;
 	}
 }
 
-/* From torch 2.9 on: NAME_weights_config.json, by some builds NAME_model_param_config.json. */
+/* From torch 2.9 on: NAME_weights_config.json, by some builds NAME_model_param_config.json; buffers that are no part of the state are among the constants. */
 static bool
 read_config(struct loader *l, const struct zip_archive *z, struct str name)
 {
-	static const char *const suffix[] = {"_weights_config.json", "_model_param_config.json"};
+	static const char *const suffix[] = {"_weights_config.json", "_model_param_config.json", "_constants_config.json"};
 	struct str member, text;
-	json_t *doc;
 
 	for (size_t i = 0; i < sizeof suffix / sizeof suffix[0]; i++) {
-		if (!zip_find_suffix(z, str_fmt(l->c->a, "/%.*s%s", SFMT(name), suffix[i]), &member))
+		const json_t **to = i < 2 ? &l->weights : &l->constants;
+		json_t *doc;
+
+		if (*to || !zip_find_suffix(z, str_fmt(l->c->a, "/%.*s%s", SFMT(name), suffix[i]), &member))
 			continue;
 		if (!zip_read(l->c, z, member, &text))
 			return false;
 		doc = json_read_python(l->c, text);
-		l->weights = json_object_get(doc, "config");
-		return doc != NULL;
+		if (!doc)
+			return false;
+		*to = json_object_get(doc, "config");
 	}
 	return true;
 }

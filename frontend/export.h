@@ -29,7 +29,8 @@ struct loader {
 	struct strtab *paths;      /* storages of parameters */
 	uint32_t *owner;           /* parameter by storage */
 	uint32_t owner_cap;
-	const json_t *weights;     /* records of tensors by name, or */
+	const json_t *constants;   /* records of tensors that are no part of the state, by name */
+	const json_t *weights;     /* .. of those that are, or */
 	struct str nowhere;        /* the path that says nothing of what shares a storage */
 	const struct pickle *state;        /* the state dict, in older archives */
 	uint8_t flags, autocast;   /* of nodes, by the region they are in */
