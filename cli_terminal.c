@@ -24,16 +24,16 @@ is_capable(int fd)
 	return isatty(fd) && term && *term && strcmp(term, "dumb") != 0;
 }
 
-/* Width and colours are those of the terminal that the report goes to; NO_COLOR is obeyed. */
+/* Width and colours are those of the terminal that the report goes to; NO_COLOR and CLICOLOR=0 are obeyed. */
 void
 look_at_terminal(struct cli *c)
 {
-	const char *columns = getenv("COLUMNS"), *no_colour = getenv("NO_COLOR");
+	const char *columns = getenv("COLUMNS"), *no_colour = getenv("NO_COLOR"), *colour = getenv("CLICOLOR");
 	struct winsize w;
 
 	if (c->output || !isatty(STDOUT_FILENO))
 		return;
-	c->view.colour = is_capable(STDOUT_FILENO) && !(no_colour && *no_colour);
+	c->view.colour = is_capable(STDOUT_FILENO) && !(no_colour && *no_colour) && !(colour && strcmp(colour, "0") == 0);
 	if (columns && atoi(columns) > 0)
 		c->view.width = (unsigned)atoi(columns);
 	else if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0)

@@ -142,39 +142,53 @@ verdict(const struct report *r, struct emit *e)
 
 /* ---- tables -------------------------------------------------------------------------------------------------- */
 
-static void
-factor_line(struct buf *b, const char *name, const struct factors *f)
+/* Names and five columns fit a terminal of 80. */
+#define FACTOR_TABLE 89
+
+static int
+cell_width(const struct emit *e)
 {
-	buf_fmt(b, "  %-22s", name);
-	bytes_cell(b, factors_total(f), 13);
-	bytes_cell(b, f->of[FAC_PARAM], 13);
-	bytes_cell(b, f->of[FAC_GRAD], 13);
-	bytes_cell(b, f->of[FAC_OPT], 13);
-	bytes_cell(b, factors_act(f), 13);
+	return e->view.width && e->view.width < FACTOR_TABLE ? 12 : 13;
+}
+
+static void
+factor_line(const struct emit *e, const char *name, const struct factors *f)
+{
+	struct buf *b = e->b;
+	int w = cell_width(e);
+
+	buf_fmt(b, "%*s%-*s", w == 13 ? 2 : 1, "", w == 13 ? 22 : 19, name);
+	bytes_cell(b, factors_total(f), w);
+	bytes_cell(b, f->of[FAC_PARAM], w);
+	bytes_cell(b, f->of[FAC_GRAD], w);
+	bytes_cell(b, f->of[FAC_OPT], w);
+	bytes_cell(b, factors_act(f), w);
 	buf_str(b, S("\n"));
 }
 
 static void
-factor_head(struct buf *b, const char *title)
+factor_head(const struct emit *e, const char *title)
 {
-	buf_fmt(b, "\n%-24s%13s%13s%13s%13s%13s\n", title, "total", "parameters", "gradients", "optimizer", "activations");
+	int w = cell_width(e), first = (w == 13 ? 24 : 20) + w - (int)strlen(title);
+
+	buf_fmt(e->b, "\n%s%*s%*s%*s%*s%*s\n", title, first, "total", w, "parameters", w, "gradients", w, "optimizer", w, "activations");
 }
 
 static void
-factors(const struct report *r, struct buf *b)
+factors(const struct report *r, const struct emit *e)
 {
 	char name[64];
 
-	factor_head(b, "highest point of");
+	factor_head(e, "highest point of");
 	for (unsigned i = 1; i <= 2; i++)
 		for (unsigned p = PH_FORWARD; p < PH_COUNT; p++) {
 			struct buf n = {.p = name, .cap = sizeof name};
 
 			buf_fmt(&n, "step %u, %s%s", i, phase_name(p), i == r->peak_step && p == r->steps[i].phase ? " *" : "");
 			buf_put(&n, "", 1);
-			factor_line(b, name, &r->steps[i].phases[p].at);
+			factor_line(e, name, &r->steps[i].phases[p].at);
 		}
-	factor_line(b, "plain sum", &r->plain);
+	factor_line(e, "plain sum", &r->plain);
 }
 
 static void
@@ -189,12 +203,12 @@ activations(const struct report *r, struct buf *b)
 }
 
 static void
-modalities(const struct report *r, struct buf *b)
+modalities(const struct report *r, const struct emit *e)
 {
-	factor_head(b, "modality, at the peak");
+	factor_head(e, "modality, at the peak");
 	for (unsigned i = 1; i < MOD_COUNT; i++)
 		if (factors_total(&r->modalities[i].at))
-			factor_line(b, modality_name(i), &r->modalities[i].at);
+			factor_line(e, modality_name(i), &r->modalities[i].at);
 }
 
 static void
@@ -212,7 +226,7 @@ modules(const struct report *r, struct emit *e)
 	struct buf *b = e->b;
 	int w = narrow(e, 42);
 
-	buf_fmt(b, "\n%-*s%7s%12s%13s%12s%10s\n", w + 2, "largest modules, at the peak", "count", "total", "activations", "parameters", "modality");
+	buf_fmt(b, "\n%-*s%7s%12s%13s%12s%10s\n", w + 2, w < 26 ? "largest modules" : "largest modules, at the peak", "count", "total", "activations", "parameters", "modality");
 	for (uint32_t i = 0; i < r->nmodules_alike && i < ROWS; i++) {
 		const struct alike_row *m = &r->modules_alike[i];
 
@@ -233,7 +247,7 @@ live(const struct report *r, struct emit *e)
 	int w = narrow(e, 51);
 	uint32_t shown = 0;
 
-	buf_fmt(b, "\n%-*s%7s%12s  %-10s%s\n", w + 2, "largest storages alive at the peak", "count", "total", "factor", "shape");
+	buf_fmt(b, "\n%-*s%7s%12s  %-10s%s\n", w + 2, w < 32 ? "largest storages" : "largest storages alive at the peak", "count", "total", "factor", "shape");
 	for (uint32_t i = 0; i < r->nlive_alike && i < ROWS; i++) {
 		const struct alike_row *l = &r->live_alike[i];
 		const struct geom *x = r->sched->storages[l->storage].geom;
@@ -333,9 +347,9 @@ write(const struct report *r, struct emit *e)
 	memory(r, b);
 	host(r, b);
 	shortage(r, b);
-	factors(r, b);
+	factors(r, e);
 	activations(r, b);
-	modalities(r, b);
+	modalities(r, e);
 	modules(r, e);
 	live(r, e);
 	assumptions(r, b);

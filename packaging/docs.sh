@@ -58,7 +58,7 @@ END {
 		for (i = 1; i <= no; i++) print ".TP\n.B " roff(option[i]) "\n" roff(said[i])
 		print ".SH RECIPE KEYS\nEach is a member of the recipe file, and a flag: \\-\\-KEY VALUE."
 		for (i = 1; i <= nk; i++) print ".TP\n.B " roff(key[i]) lines(meaning[i], values[i] ? "One of " commas(values[i]) "." : "", dflt[i] != "" ? "Default: " dflt[i] "." : "")
-		print ".SH FORMATS\n" roff(substr(all_formats, 2)) "\n.SH EXIT STATUS\n" roff(substr(exits, 13)) "\n.SH ENVIRONMENT\nNO_COLOR, TERM and COLUMNS for the report on a terminal; MEMCREST_PAGER, PAGER and CI for paging. LESS is set to FRX if it is not."
+		print ".SH FORMATS\n" roff(substr(all_formats, 2)) "\n.SH EXIT STATUS\n" roff(substr(exits, 13)) "\n.SH ENVIRONMENT\nNO_COLOR, CLICOLOR, TERM and COLUMNS for the report on a terminal; MEMCREST_PAGER, PAGER and CI for paging. LESS is set to FRX if it is not."
 	} else if (kind == "bash") {
 		print "# bash completion for memcrest, made by packaging/docs.sh\n_memcrest() {\n\tlocal word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}\n\tCOMPREPLY=()"
 		print "\tif [ \"$COMP_CWORD\" = 1 ]; then COMPREPLY=($(compgen -W \"" substr(commands, 2) " --help --version --list-ops --list-passes --list-formats --list-devices --list-diagnostics\" -- \"$word\")); return; fi"

@@ -164,6 +164,61 @@ github(void **state)
 	test_each_model(check_github, "github");
 }
 
+/* ---- text on narrow terminals -------------------------------------------------------------------------------------------------- */
+
+static int
+append(void *user, const void *bytes, size_t n)
+{
+	struct {
+		char *p;
+		size_t n;
+	} *all = user;
+
+	all->p = realloc(all->p, all->n + n + 1);
+	memcpy(all->p + all->n, bytes, n);
+	all->n += n;
+	all->p[all->n] = 0;
+	return 0;
+}
+
+/* From the first table to the assumptions no line is longer than the terminal; every column of bytes ends where its head does. */
+static void
+check_narrow(const struct test_parsed *p, const char *unused, size_t n)
+{
+	struct {
+		char *p;
+		size_t n;
+	} all = {NULL, 0};
+	size_t head = 0;
+	mc_view view;
+	char *line, *next;
+
+	(void)unused, (void)n;
+	mc_view_init(&view);
+	view.width = 80;
+	assert_int_equal(mc_write_view(p->r, "text", &view, append, &all), MC_OK);
+	line = strstr(all.p, "highest point of");
+	assert_non_null(line);
+	for (; strncmp(line, "assumed", 7) != 0; line = next) {
+		next = strchr(line, '\n');
+		assert_non_null(next);
+		*next++ = 0;
+		assert_true(strlen(line) <= 80 || strstr(line, "[")); /* a shape is as long as it is */
+		if (strstr(line, "optimizer activations"))
+			head = strlen(line);
+		else if (strncmp(line, " step", 5) == 0 || strncmp(line, " plain", 6) == 0)
+			assert_int_equal(strlen(line), head);
+	}
+	free(all.p);
+}
+
+static void
+narrow(void **state)
+{
+	(void)state;
+	test_each_model(check_narrow, "text");
+}
+
 /* ---- names that are hostile to a format --------------------------------------------------------------------------------------- */
 
 static void
@@ -191,7 +246,7 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(csv), cmocka_unit_test(md), cmocka_unit_test(sarif), cmocka_unit_test(github), cmocka_unit_test(escapes),
+		cmocka_unit_test(csv), cmocka_unit_test(md), cmocka_unit_test(sarif), cmocka_unit_test(github), cmocka_unit_test(narrow), cmocka_unit_test(escapes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
