@@ -157,7 +157,7 @@ leave(struct dora *d, uint32_t base, uint32_t added, const char *text)
 void
 lora_dora(struct lora *l, const struct base *b, uint32_t x, uint32_t down, uint32_t up)
 {
-	uint32_t magnitude = lora_parameter(l, "lora_magnitude_vector.default.weight", 1, val_dims(l->g, b->weight)), weight, t, lora;
+	uint32_t magnitude = lora_parameter(l, "lora_magnitude_vector.default.weight", 1, val_dims(l->g, b->weight) + b->turned), weight, t, lora;
 	const int64_t row[2] = {1, -1};
 	struct arg like = {.kind = ARG_DTYPE_OF, .u.val = x};
 	struct dora d = enter(l, b, CALL, "peft.tuners.lora.dora.DoraLinearLayer");
@@ -167,6 +167,8 @@ lora_dora(struct lora *l, const struct base *b, uint32_t x, uint32_t down, uint3
 	d.up = up;
 	lora = lora_weight(&d);
 	weight = apply(&d, OP_TO, 3, "weight = weight.to(x.dtype)", b->weight, like);
+	if (b->turned)
+		weight = apply(&d, OP_T, 4, NORM, weight, (struct arg){.kind = ARG_NONE});
 	t = weight_norm(&d, weight, lora, 2);
 	t = apply(&d, OP_DIV, 5, "mag_norm_scale = (magnitude / weight_norm).view(1, -1)", magnitude, arg_val(t));
 	t = apply(&d, OP_VIEW, 5, "mag_norm_scale = (magnitude / weight_norm).view(1, -1)", t, arg_ints(l->g, row, 2));

@@ -11,7 +11,7 @@
  *     result = base(x)[.clone(), 4 bits]; x = x.to(A.dtype); output = B(A(dropout(x))) * scaling; output = output.to(base's dtype); result = result + output
  *
  * The base is frozen as a whole. Matching is PEFT's: a list of names (equal, or ending in "." + name), one regular expression over
- * the whole module name, or "all-linear" (every Linear but the head).
+ * the whole module name, or "all-linear" (every Linear and Conv1D but the head).
  */
 #include "lora.h"
 
@@ -216,40 +216,15 @@ narrow(struct lora *l, uint32_t v)
 #define UP "result = result + lora_B(lora_A(dropout(x))) * scaling"
 
 static bool
-is_quantized(unsigned op)
-{
-	return op == OP_LINEAR_4BIT || op == OP_LINEAR_8BIT;
-}
-
-static bool
 converts(const struct lora *l, const struct base *b)
 {
-	return !is_quantized(b->op) || !l->a->plan.low_dtype;
+	return !lora_is_quantized(b->op) || !l->a->plan.low_dtype;
 }
 
 static const char *
 up_text(const struct base *b)
 {
-	return is_quantized(b->op) ? OUTPUT : UP;
-}
-
-static struct arg
-arg_of(const struct graph *g, uint32_t n, const char *name)
-{
-	const struct arg *x = node_arg(g, n, name);
-
-	return x ? *x : (struct arg){.kind = ARG_NONE};
-}
-
-static struct base
-base_of(const struct graph *g, uint32_t n)
-{
-	unsigned op = g->nodes[n].op;
-	struct arg x = arg_of(g, n, op == OP_EMBEDDING ? "indices" : "input"), w = arg_of(g, n, "weight"), bias = arg_of(g, n, "bias");
-
-	return (struct base){op, x.kind == ARG_VAL ? x.u.val : 0, w.kind == ARG_VAL ? w.u.val : 0,
-		bias.kind == ARG_VAL && g->vals[bias.u.val].kind == VAL_PARAM ? bias.u.val : 0, node_outs(g, n)[0], 0,
-		arg_of(g, n, "stride"), arg_of(g, n, "padding"), arg_of(g, n, "dilation"), arg_of(g, n, "groups"), arg_of(g, n, "padding_idx")};
+	return lora_is_quantized(b->op) ? OUTPUT : UP;
 }
 
 uint32_t
@@ -340,7 +315,7 @@ static void
 adapt_linear(struct lora *l, const struct base *b)
 {
 	const struct sint *w = val_dims(l->g, b->weight);
-	struct sint down[2] = {SINT(l->rank), w[1]}, up[2] = {w[0], SINT(l->rank)};
+	struct sint down[2] = {SINT(l->rank), w[!b->turned]}, up[2] = {w[b->turned], SINT(l->rank)};
 	uint32_t a = lora_parameter(l, "lora_A.default.weight", 2, down), c = lora_parameter(l, "lora_B.default.weight", 2, up);
 	uint32_t t = add_input(l, b), u;
 	struct arg args[2] = {arg_val(t), arg_val(a)};
@@ -356,7 +331,7 @@ adapt_linear(struct lora *l, const struct base *b)
 	args[0] = arg_val(u);
 	args[1] = arg_val(c);
 	lora_node(l, OP_LINEAR, args, 2, t, lora_scope(l, "lora_B", "torch.nn.modules.linear.Linear"), 2, up_text(b));
-	if (is_quantized(b->op))
+	if (lora_is_quantized(b->op))
 		add_output(l, b, t);
 	else
 		add_sum(l, b, t);
@@ -448,11 +423,10 @@ find_frames(struct lora *l, uint32_t n)
 
 /* The module keeps its node, inside base_layer, under a new result; the old result is the adapted sum. */
 static bool
-extend(struct lora *l, uint32_t n)
+extend(struct lora *l, uint32_t n, struct base b)
 {
 	struct graph *g = l->g;
-	struct base b = base_of(g, n);
-	bool linear = b.op == OP_LINEAR || is_quantized(b.op);
+	bool linear = b.op == OP_LINEAR || lora_is_quantized(b.op);
 	const char *cls = linear ? "torch.nn.modules.linear.Linear" : b.op == OP_CONV ? "torch.nn.modules.conv.Conv2d" : "torch.nn.modules.sparse.Embedding";
 
 	l->after = b.bias ? b.bias : b.weight;
@@ -464,14 +438,18 @@ extend(struct lora *l, uint32_t n)
 	l->modality = g->nodes[n].modality;
 	node_outs(g, n)[0] = b.out;
 	g->vals[b.out].node = n;
-	g->nodes[n].scope = lora_scope(l, "base_layer", cls);
-	set_frames(l, n, 1, "result = self.base_layer(x)", true);
+	for (unsigned i = 0; i < b.nnode; i++) {
+		g->nodes[b.node[i]].scope = lora_scope(l, "base_layer", cls);
+		set_frames(l, b.node[i], 1, "result = self.base_layer(x)", true);
+	}
 	if (b.op == OP_LINEAR_4BIT)
 		clone_base(l, &b);
 	if (l->dora && l->a->r->v[RK_PARALLEL_TP].i > 1)
 		return diag(l->a->c, DIAG_NOT_MODELLED, "lora.use_dora", SFMT(S("true together with parallel.tp")));
-	if (l->dora && is_quantized(b.op))
+	if (l->dora && lora_is_quantized(b.op))
 		return diag(l->a->c, DIAG_NOT_MODELLED, "lora.use_dora", SFMT(S("true on a quantised base")));
+	if (l->dora && b.turned && l->dropout)         /* PEFT makes a parameter of the transposed weight in every forward, which gets a gradient */
+		return diag(l->a->c, DIAG_NOT_MODELLED, "lora.use_dora", SFMT(S("true together with lora.dropout on a Conv1D")));
 	if (linear)
 		adapt_linear(l, &b);
 	else if (b.op == OP_CONV)
@@ -480,22 +458,6 @@ extend(struct lora *l, uint32_t n)
 		adapt_embedding(l, &b);
 	l->count++;
 	return true;
-}
-
-/* "all-linear" means Linear modules alone. */
-static bool
-is_adaptable(const struct lora *l, uint32_t n)
-{
-	const struct graph *g = l->g;
-	unsigned op = g->nodes[n].op;
-	struct base b;
-
-	if (op != OP_LINEAR && !is_quantized(op) && (l->all_linear || (op != OP_CONV && op != OP_EMBEDDING)))
-		return false;
-	b = base_of(g, n);
-	if (!b.x || !b.weight || g->vals[b.weight].kind != VAL_PARAM || !g->nodes[n].scope)
-		return false;
-	return op == OP_CONV ? g->vals[b.weight].rank > 2 && g->vals[b.weight].rank < MAX_RANK : g->vals[b.weight].rank == 2;
 }
 
 /* Nodes are moved over one by one; what an adapter adds comes right behind its Linear. */
@@ -517,13 +479,14 @@ pass_lora(struct analysis *a)
 	g->nnode = 1;
 	for (uint32_t n = 1; n < old; n++) {
 		uint32_t at = g->nnode;
+		struct base b;
 
 		ROOM(a->c->a, g->nodes, g->nnode, g->node_cap, 1);
 		g->nodes[g->nnode++] = nodes[n];
 		for (uint32_t k = 0; k < nodes[n].nout; k++)
 			if (node_outs(g, at)[k])
 				g->vals[node_outs(g, at)[k]].node = at;
-		if (is_adaptable(&l, at) && is_target(&l, scope_path(g, g->nodes[at].scope)) && !extend(&l, at))
+		if (lora_base(&l, at, &b) && is_target(&l, scope_path(g, g->nodes[at].scope)) && !extend(&l, at, b))
 			return false;
 	}
 	if (!l.count)

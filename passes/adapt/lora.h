@@ -1,4 +1,4 @@
-/* What the files of the pass lora share: lora.c finds the modules and adds plain adapters, dora.c DoRA's. */
+/* What the files of the pass lora share: lora_base.c finds modules, lora.c adds plain adapters, dora.c DoRA's. */
 #ifndef MC_LORA_H
 #define MC_LORA_H
 
@@ -28,7 +28,14 @@ struct base {
 	unsigned op;
 	uint32_t x, weight, bias, result, out;     /* input; parameters; the old result, now the adapted sum; the base's own */
 	struct arg stride, padding, dilation, groups, padding_idx;
+	bool turned;               /* the weight is [in, out] */
+	uint32_t node[3];          /* that the call consists of */
+	unsigned nnode;
 };
+
+/* lora_base.c */
+bool lora_base(const struct lora *, uint32_t n, struct base *);        /* is n the last node of a module that may be adapted? */
+bool lora_is_quantized(unsigned op);
 
 uint32_t lora_scope(struct lora *, const char *name, const char *cls);
 uint32_t lora_node(struct lora *, unsigned op, const struct arg *, unsigned narg, uint32_t out, uint32_t scope, uint32_t line, const char *text);
