@@ -90,6 +90,24 @@ operators(struct onnx *l, const char *name, const struct spec *s)
 	return str_fmt(l->c->a, "%.*s%.*s", SFMT(ops), SFMT(own));
 }
 
+/* A bias for each head and two positions, looked up in a table: "relative", with "causal" behind it if later positions are masked in it. */
+static uint32_t
+relative_bias(struct onnx *l, uint32_t v, const char *name)
+{
+	struct str list = info_property(l, name, FOLDED_FROM), item;
+	bool table = false, causal = false;
+
+	if (l->g->vals[v].rank != 4 || !dtype_is_float(l->g->vals[v].dtype))
+		return 0;
+	while (onnx_next_item(&list, &item)) {
+		struct str op = without_number(item);
+
+		table |= str_eq(op, S("embedding"));
+		causal |= str_eq(op, S("le")) || str_eq(op, S("tril"));
+	}
+	return table ? graph_name(l->g, causal ? S("relative causal") : S("relative")) : 0;
+}
+
 /* It shows the parameter's size if it is rows of a table, was expanded, has one dim among others of size 1, or as many elements as the parameter. */
 static bool
 shows_parameter(const struct onnx *l, uint32_t v)
@@ -129,7 +147,7 @@ onnx_note_folded(struct onnx *l, uint32_t v, const char *name, struct spec *s)
 	struct str ops = operators(l, name, s);
 
 	l->g->vals[v].full = s->full;
-	l->g->vals[v].after = ops.n ? graph_name(l->g, ops) : 0;
+	l->g->vals[v].after = ops.n ? graph_name(l->g, ops) : relative_bias(l, v, name);
 	if (!shows_parameter(l, v))
 		return;
 	l->g->vals[v].flags = VF_TRAINABLE;
