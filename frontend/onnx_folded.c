@@ -70,13 +70,18 @@ is_number_name(struct str name)
 	return str_starts(name, S("val_")) && !str_eq(without_number(name), name);
 }
 
-/* The operators, separated by blanks, its own last; empty = not all are of that kind. The list is in the order of the alphabet. */
+/*
+ * The operators, separated by blanks, its own last; empty = not all are of that kind. The list is in the order of the alphabet. A matrix that has no
+ * operator's name is the weight of a linear layer, transposed.
+ */
 static struct str
-operators(struct onnx *l, const char *name, const struct spec *s)
+operators(struct onnx *l, uint32_t v, const char *name, const struct spec *s)
 {
 	struct str list = info_property(l, name, FOLDED_FROM), item, ops = S(""), own = without_number(onnx_str(name));
 
-	if (!keeps_elements(own))
+	if (is_number_name(onnx_str(name)) && l->g->vals[v].rank == 2)
+		own = S("t");
+	else if (!keeps_elements(own))
 		return S("");
 	while (onnx_next_item(&list, &item)) {
 		struct str op = without_number(item);
@@ -87,6 +92,8 @@ operators(struct onnx *l, const char *name, const struct spec *s)
 			return S("");
 		ops = str_fmt(l->c->a, "%.*s%.*s ", SFMT(ops), SFMT(op));
 	}
+	if (!ops.n && str_eq(own, S("t")))
+		return S("");
 	return str_fmt(l->c->a, "%.*s%.*s", SFMT(ops), SFMT(own));
 }
 
@@ -144,7 +151,7 @@ onnx_note_comparison(struct onnx *l, uint32_t v, const char *name)
 void
 onnx_note_folded(struct onnx *l, uint32_t v, const char *name, struct spec *s)
 {
-	struct str ops = operators(l, name, s);
+	struct str ops = operators(l, v, name, s);
 
 	l->g->vals[v].full = s->full;
 	l->g->vals[v].after = ops.n ? graph_name(l->g, ops) : relative_bias(l, v, name);

@@ -47,6 +47,7 @@ static const struct twin {
 	{"gated.onnx", "gated", 0},                        /* norm(x * silu(gate)), whose operands are linear layers' and in 16 bits under autocast */
 	{"rows.legacy.onnx", "rows", 4},                   /* a convolution that standardises its weights: batch_norm without running statistics; one release differs */
 	{"bias_small.onnx", "bias_small", 92},            /* the same biases, folded whole, masks and all: positions and the lowest number are not made anew */
+	{"equal.onnx", "equal", 0},                        /* a linear layer whose weight and bias are scaled, as StyleGAN's */
 };
 
 static const char *const recipes[] = {

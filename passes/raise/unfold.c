@@ -185,6 +185,18 @@ applied(struct unfold *u, struct str name, uint32_t x, uint32_t user, uint32_t r
 	return y;
 }
 
+/* A linear layer's weight as its product reads it. */
+static void
+transposed(struct unfold *u, uint32_t x, uint32_t v)
+{
+	struct graph *g = u->g;
+	const struct sint perm[] = {SINT(1), SINT(0)};
+	uint32_t n = node_before(u, OP_ONNX_TRANSPOSE, u->user[v], v);
+
+	node_args(g, n)[0] = arg_val(x);
+	*node_arg(g, n, "perm") = (struct arg){.kind = ARG_INTS, .first = ints_add(g, perm, 2), .count = 2};
+}
+
 static void
 unfold_operators(struct unfold *u, uint32_t v, uint32_t p)
 {
@@ -193,13 +205,22 @@ unfold_operators(struct unfold *u, uint32_t v, uint32_t p)
 	struct sint dim[MAX_RANK], all[MAX_RANK];
 	unsigned rank = parameter_dims(u, v, ops, dim);
 	bool views = memmem(ops.p, ops.n, "squeeze", 7) || memmem(ops.p, ops.n, "view", 4) || memmem(ops.p, ops.n, "reshape", 7) || memmem(ops.p, ops.n, "getitem", 7);
+	bool linear = str_ends(ops, S(" t"));
 	uint32_t x = p;
 
+	if (linear) {
+		dim[0] = val_dims(g, v)[1];
+		dim[1] = val_dims(g, v)[0];
+		rank = 2;
+		ops = str_sub(ops, 0, ops.n - 2);
+	}
 	memcpy(all, val_dims(g, v), g->vals[v].rank * sizeof *all);
 	val_shape(g, p, rank, dim);
 	while (x != v && ops.n && str_cut(&ops, ' ', &op))
-		x = applied(u, op, x, u->user[v], ops.n || views ? 0 : v);
-	if (x != v)
+		x = applied(u, op, x, u->user[v], ops.n || views || linear ? 0 : v);
+	if (linear)
+		transposed(u, x, v);
+	else if (x != v)
 		reshaped(u, x, all, g->vals[v].rank, u->user[v], v);
 }
 
