@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#define MOST_OPERATORS 16u          /* between a parameter and what was computed from it */
 #define FOLDED_FROM "pkg.onnxscript.optimizer.folded_from"
 
 static struct str
@@ -78,6 +79,7 @@ static struct str
 operators(struct onnx *l, uint32_t v, const char *name, const struct spec *s)
 {
 	struct str list = info_property(l, name, FOLDED_FROM), item, ops = S(""), own = without_number(onnx_str(name));
+	unsigned count = 0;
 
 	if (is_number_name(onnx_str(name)) && l->g->vals[v].rank == 2)
 		own = S("t");
@@ -88,7 +90,7 @@ operators(struct onnx *l, uint32_t v, const char *name, const struct spec *s)
 
 		if (str_eq(item, graph_str(l->g, s->full)) || is_number_name(item))
 			continue;
-		if (!keeps_elements(op))
+		if (!keeps_elements(op) || count++ == MOST_OPERATORS)
 			return S("");
 		ops = str_fmt(l->c->a, "%.*s%.*s ", SFMT(ops), SFMT(op));
 	}

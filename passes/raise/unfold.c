@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define MOST_BIASES 8u             /* an encoder and a decoder have one each */
+#define MOST_LAYERS 1000u
 
 struct unfold {
 	struct analysis *a;
@@ -18,7 +19,7 @@ struct unfold {
 	uint32_t *user;            /* by value: the first node that reads it */
 	unsigned count;
 	uint32_t bias[MOST_BIASES], bias_full[MOST_BIASES];          /* position biases that were made, and of which parameter */
-	unsigned nbias;
+	unsigned nbias, nshared;
 };
 
 /* The place among the parameters that the frontend kept for it. */
@@ -291,7 +292,7 @@ share_relative(struct unfold *u, uint32_t v)
 {
 	struct graph *g = u->g;
 
-	for (unsigned i = 0; i < u->nbias; i++) {
+	for (unsigned i = 0; i < u->nbias && u->nshared < MOST_LAYERS; i++) {
 		uint32_t w = u->bias[i];
 
 		if (u->bias_full[i] != g->vals[v].full || g->vals[w].rank != g->vals[v].rank || u->user[w] > u->user[v])
@@ -301,6 +302,7 @@ share_relative(struct unfold *u, uint32_t v)
 				if (it.val == v)
 					*it.slot = w;
 		g->vals[v].kind = VAL_NONE;
+		u->nshared++;
 		return;
 	}
 }
