@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#define MOST_OPERATORS 16u          /* between a parameter and what was computed from it */
 #define FOLDED_FROM "pkg.onnxscript.optimizer.folded_from"
 
 static struct str
@@ -70,24 +71,50 @@ is_number_name(struct str name)
 	return str_starts(name, S("val_")) && !str_eq(without_number(name), name);
 }
 
-/* The operators, separated by blanks, its own last; empty = not all are of that kind. The list is in the order of the alphabet. */
+/*
+ * The operators, separated by blanks, its own last; empty = not all are of that kind. The list is in the order of the alphabet. A matrix that has no
+ * operator's name is the weight of a linear layer, transposed.
+ */
 static struct str
-operators(struct onnx *l, const char *name, const struct spec *s)
+operators(struct onnx *l, uint32_t v, const char *name, const struct spec *s)
 {
 	struct str list = info_property(l, name, FOLDED_FROM), item, ops = S(""), own = without_number(onnx_str(name));
+	unsigned count = 0;
 
-	if (!keeps_elements(own))
+	if (is_number_name(onnx_str(name)) && l->g->vals[v].rank == 2)
+		own = S("t");
+	else if (!keeps_elements(own))
 		return S("");
 	while (onnx_next_item(&list, &item)) {
 		struct str op = without_number(item);
 
 		if (str_eq(item, graph_str(l->g, s->full)) || is_number_name(item))
 			continue;
-		if (!keeps_elements(op))
+		if (!keeps_elements(op) || count++ == MOST_OPERATORS)
 			return S("");
 		ops = str_fmt(l->c->a, "%.*s%.*s ", SFMT(ops), SFMT(op));
 	}
+	if (!ops.n && str_eq(own, S("t")))
+		return S("");
 	return str_fmt(l->c->a, "%.*s%.*s", SFMT(ops), SFMT(own));
+}
+
+/* A bias for each head and two positions, looked up in a table: "relative", with "causal" behind it if later positions are masked in it. */
+static uint32_t
+relative_bias(struct onnx *l, uint32_t v, const char *name)
+{
+	struct str list = info_property(l, name, FOLDED_FROM), item;
+	bool table = false, causal = false;
+
+	if (l->g->vals[v].rank != 4 || !dtype_is_float(l->g->vals[v].dtype))
+		return 0;
+	while (onnx_next_item(&list, &item)) {
+		struct str op = without_number(item);
+
+		table |= str_eq(op, S("embedding"));
+		causal |= str_eq(op, S("le")) || str_eq(op, S("tril"));
+	}
+	return table ? graph_name(l->g, causal ? S("relative causal") : S("relative")) : 0;
 }
 
 /* It shows the parameter's size if it is rows of a table, was expanded, has one dim among others of size 1, or as many elements as the parameter. */
@@ -126,10 +153,10 @@ onnx_note_comparison(struct onnx *l, uint32_t v, const char *name)
 void
 onnx_note_folded(struct onnx *l, uint32_t v, const char *name, struct spec *s)
 {
-	struct str ops = operators(l, name, s);
+	struct str ops = operators(l, v, name, s);
 
 	l->g->vals[v].full = s->full;
-	l->g->vals[v].after = ops.n ? graph_name(l->g, ops) : 0;
+	l->g->vals[v].after = ops.n ? graph_name(l->g, ops) : relative_bias(l, v, name);
 	if (!shows_parameter(l, v))
 		return;
 	l->g->vals[v].flags = VF_TRAINABLE;

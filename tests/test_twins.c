@@ -45,6 +45,9 @@ static const struct twin {
 	{"pads.onnx", "pads", 4},                         /* a padding that two convolutions read, and an even one: folded into the convolutions; one release is earlier */
 	{"rels.onnx", "rels", 24},                         /* DeBERTa's positions: a dropout of each layer that the optimiser merged, expanded indices; positions are not made anew */
 	{"gated.onnx", "gated", 0},                        /* norm(x * silu(gate)), whose operands are linear layers' and in 16 bits under autocast */
+	{"rows.legacy.onnx", "rows", 4},                   /* a convolution that standardises its weights: batch_norm without running statistics; one release differs */
+	{"bias_small.onnx", "bias_small", 92},            /* the same biases, folded whole, masks and all: positions and the lowest number are not made anew */
+	{"equal.onnx", "equal", 0},                        /* a linear layer whose weight and bias are scaled, as StyleGAN's */
 };
 
 static const char *const recipes[] = {

@@ -66,11 +66,14 @@ makes_parts(const struct graph *g, uint32_t n)
 	return g->nodes[n].nout > 1 && (op == OP_SPLIT || op == OP_CHUNK || op == OP_UNBIND || op == OP_TENSOR_SPLIT);
 }
 
+#define MOST_WORK 100000000u       /* nodes looked at; a real model has few splits */
+
 /* i, f, g, o = gates.chunk(4): parts are unpacked into names, which have them until the same statement runs again, or the frame returns. */
 static void
 hold_parts(struct lifetimes *l)
 {
 	struct graph *g = l->g;
+	uint64_t work = 0;
 
 	for (uint32_t n = 1; n < g->nnode; n++) {
 		unsigned d = calls_depth(g, n);
@@ -79,7 +82,7 @@ hold_parts(struct lifetimes *l)
 		if (!makes_parts(g, n))
 			continue;
 		end = frame_end(l, n, d);
-		for (m = n + 1; m < end; m++)
+		for (m = n + 1; m < end && work++ < MOST_WORK; m++)
 			if (makes_parts(g, m) && g->nodes[m].op == g->nodes[n].op && g->nodes[m].nout == g->nodes[n].nout && calls_depth(g, m) == d && calls_same(&l->calls, n, m, d))
 				break;
 		for (uint32_t k = 0; k < g->nodes[n].nout; k++)

@@ -145,6 +145,22 @@ eager_batch_norm(struct raiser *r)
 	return true;
 }
 
+/* Without running statistics the older exporter computes those of the batch. Ones and zeros stand where there are no weights. */
+bool
+eager_batch_norm_of_rows(struct raiser *r)
+{
+	uint32_t n = eager_node(r, OP_BATCH_NORM, 1), w = operand_at(&r->s, 1), b = operand_at(&r->s, 2);
+	bool weights = r->g->vals[w].kind != VAL_CONST || r->g->vals[b].kind != VAL_CONST;
+
+	eager_tensor(r, n, "input", operand_at(&r->s, 0));
+	eager_tensor(r, n, "weight", weights ? w : 0);
+	eager_tensor(r, n, "bias", weights ? b : 0);
+	eager_arg(r, n, "training", arg_bool(true));
+	eager_arg(r, n, "eps", arg_float(attr_float(&r->s, "epsilon")));
+	eager_results(r, n);
+	return true;
+}
+
 /* A weight of [channels, 1, 1] is one of [channels] that the exporter gave dims. */
 static uint32_t
 of_channels(const struct raiser *r, uint32_t v)

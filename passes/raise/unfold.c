@@ -8,6 +8,9 @@
 
 #include <string.h>
 
+#define MOST_BIASES 8u             /* an encoder and a decoder have one each */
+#define MOST_LAYERS 1000u
+
 struct unfold {
 	struct analysis *a;
 	struct graph *g;
@@ -15,6 +18,8 @@ struct unfold {
 	uint32_t *behind;          uint32_t behind_cap;
 	uint32_t *user;            /* by value: the first node that reads it */
 	unsigned count;
+	uint32_t bias[MOST_BIASES], bias_full[MOST_BIASES];          /* position biases that were made, and of which parameter */
+	unsigned nbias, nshared;
 };
 
 /* The place among the parameters that the frontend kept for it. */
@@ -181,6 +186,18 @@ applied(struct unfold *u, struct str name, uint32_t x, uint32_t user, uint32_t r
 	return y;
 }
 
+/* A linear layer's weight as its product reads it. */
+static void
+transposed(struct unfold *u, uint32_t x, uint32_t v)
+{
+	struct graph *g = u->g;
+	const struct sint perm[] = {SINT(1), SINT(0)};
+	uint32_t n = node_before(u, OP_ONNX_TRANSPOSE, u->user[v], v);
+
+	node_args(g, n)[0] = arg_val(x);
+	*node_arg(g, n, "perm") = (struct arg){.kind = ARG_INTS, .first = ints_add(g, perm, 2), .count = 2};
+}
+
 static void
 unfold_operators(struct unfold *u, uint32_t v, uint32_t p)
 {
@@ -189,14 +206,105 @@ unfold_operators(struct unfold *u, uint32_t v, uint32_t p)
 	struct sint dim[MAX_RANK], all[MAX_RANK];
 	unsigned rank = parameter_dims(u, v, ops, dim);
 	bool views = memmem(ops.p, ops.n, "squeeze", 7) || memmem(ops.p, ops.n, "view", 4) || memmem(ops.p, ops.n, "reshape", 7) || memmem(ops.p, ops.n, "getitem", 7);
+	bool linear = str_ends(ops, S(" t"));
 	uint32_t x = p;
 
+	if (linear) {
+		dim[0] = val_dims(g, v)[1];
+		dim[1] = val_dims(g, v)[0];
+		rank = 2;
+		ops = str_sub(ops, 0, ops.n - 2);
+	}
 	memcpy(all, val_dims(g, v), g->vals[v].rank * sizeof *all);
 	val_shape(g, p, rank, dim);
 	while (x != v && ops.n && str_cut(&ops, ' ', &op))
-		x = applied(u, op, x, u->user[v], ops.n || views ? 0 : v);
-	if (x != v)
+		x = applied(u, op, x, u->user[v], ops.n || views || linear ? 0 : v);
+	if (linear)
+		transposed(u, x, v);
+	else if (x != v)
 		reshaped(u, x, all, g->vals[v].rank, u->user[v], v);
+}
+
+/* ---- position biases ----------------------------------------------------------------------------------------------------- */
+
+static bool
+is_relative(const struct unfold *u, uint32_t v)
+{
+	return str_starts(graph_str(u->g, u->g->vals[v].after), S("relative"));
+}
+
+static uint32_t
+value_of(struct unfold *u, uint32_t like, const char *ending, unsigned dtype, unsigned rank, const struct sint *dim)
+{
+	struct graph *g = u->g;
+	uint32_t v = val_new(g, VAL_CONST, str_fmt(g->c->a, "%.*s_%s", SFMT(graph_str(g, g->vals[like].name)), ending));
+
+	g->vals[v].dtype = (uint8_t)dtype;
+	val_shape(g, v, rank, dim);
+	return v;
+}
+
+/* table(positions), the heads in front; where(order, bias, -inf) if it is causal. All rows of the batch have one. */
+static void
+unfold_relative(struct unfold *u, uint32_t v, uint32_t p)
+{
+	static const int64_t turned[] = {2, 0, 1};
+	struct graph *g = u->g;
+	struct sint d[4], axes[3];
+	bool causal = str_ends(graph_str(g, g->vals[v].after), S("causal"));
+	uint32_t user = u->user[v], ids, rows, heads, all, n;
+
+	memcpy(d, val_dims(g, v), sizeof d);
+	for (unsigned i = 0; i < 3; i++)
+		axes[i] = SINT(turned[i]);
+	val_shape(g, p, 2, (const struct sint[]){d[3], d[1]});
+	ids = value_of(u, v, "positions", DT_INT64, 2, d + 2);
+	rows = value_of(u, v, "rows", g->vals[v].dtype, 3, (const struct sint[]){d[2], d[3], d[1]});
+	heads = value_of(u, v, "heads", g->vals[v].dtype, 3, d + 1);
+	d[0] = SINT(1);
+	val_shape(g, v, 4, d);
+	all = causal ? value_of(u, v, "all", g->vals[v].dtype, 4, d) : v;
+	n = node_before(u, OP_FULL, user, ids);
+	*node_arg(g, n, "size") = (struct arg){.kind = ARG_INTS, .first = ints_add(g, d + 2, 2), .count = 2};
+	*node_arg(g, n, "fill_value") = arg_int(0);
+	*node_arg(g, n, "dtype") = arg_dtype(DT_INT64);
+	n = node_before(u, OP_EMBEDDING, user, rows);
+	*node_arg(g, n, "weight") = arg_val(p);
+	*node_arg(g, n, "indices") = arg_val(ids);
+	n = node_before(u, OP_PERMUTE, user, heads);
+	*node_arg(g, n, "self") = arg_val(rows);
+	*node_arg(g, n, "dims") = (struct arg){.kind = ARG_INTS, .first = ints_add(g, axes, 3), .count = 3};
+	n = node_before(u, OP_UNSQUEEZE, user, all);
+	*node_arg(g, n, "self") = arg_val(heads);
+	*node_arg(g, n, "dim") = arg_int(0);
+	if (!causal)
+		return;
+	d[1] = SINT(1);
+	n = node_before(u, OP_WHERE, user, v);
+	node_args(g, n)[0] = arg_val(value_of(u, v, "order", DT_BOOL, 4, d));
+	node_args(g, n)[1] = arg_val(all);
+	node_args(g, n)[2] = arg_float(-1);
+}
+
+/* The same bias again, of which the exporter made another constant for each layer. */
+static void
+share_relative(struct unfold *u, uint32_t v)
+{
+	struct graph *g = u->g;
+
+	for (unsigned i = 0; i < u->nbias && u->nshared < MOST_LAYERS; i++) {
+		uint32_t w = u->bias[i];
+
+		if (u->bias_full[i] != g->vals[v].full || g->vals[w].rank != g->vals[v].rank || u->user[w] > u->user[v])
+			continue;
+		for (uint32_t n = u->user[v]; n < u->nold; n++)
+			for (struct operands it = operands_of(g, n); operand_next(&it);)
+				if (it.val == v)
+					*it.slot = w;
+		g->vals[v].kind = VAL_NONE;
+		u->nshared++;
+		return;
+	}
 }
 
 /* ---- the others ------------------------------------------------------------------------------------------------------------- */
@@ -227,7 +335,14 @@ unfold(struct unfold *u, uint32_t v, uint32_t p)
 	g->vals[p].full = g->vals[v].full;
 	g->vals[p].dtype = g->vals[v].dtype;
 	g->vals[p].flags = VF_TRAINABLE;
-	if (g->vals[v].after) {
+	if (is_relative(u, v) && u->nbias < MOST_BIASES) {
+		u->bias_full[u->nbias] = g->vals[v].full;
+		u->bias[u->nbias++] = v;
+		unfold_relative(u, v, p);
+		forget(u, v);
+		return;
+	}
+	if (g->vals[v].after && !is_relative(u, v)) {
 		unfold_operators(u, v, p);
 		forget(u, v);
 		return;
@@ -281,6 +396,8 @@ pass_unfold(struct analysis *a)
 		p = u.user[v] ? parameter(&u, x->full) : 0;
 		if (p)
 			unfold(&u, v, p);
+		else if (u.user[v] && is_relative(&u, v))
+			share_relative(&u, v);
 	}
 	if (!u.count)
 		return true;

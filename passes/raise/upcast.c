@@ -273,8 +273,12 @@ convert_table(struct upcast *u, uint32_t n, uint32_t v)
 	if (!x)
 		return;
 	u->tables++;
-	if (!made) {
+	if (!made && u->g->vals[x].kind != VAL_NODE) {
 		convert_stored(u, n, v);
+		return;
+	}
+	if (!made) {               /* a later result of its node */
+		upcast_read_instead(u->g, n, v, upcast_converted(u, v, n - 1, n, NF_DOWNCAST));
 		return;
 	}
 	twin = other_of_pair(u, made);

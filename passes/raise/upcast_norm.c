@@ -102,6 +102,13 @@ gates(unsigned op)
 	return op == OP_ONNX_MUL || op == OP_ONNX_SIGMOID || op == OP_ONNX_RESHAPE || op == OP_ONNX_SWISH;
 }
 
+/* Who makes it, as whichever of its results; 0 = nobody. */
+static uint32_t
+node_of(const struct graph *g, uint32_t v)
+{
+	return g->vals[v].kind == VAL_NODE ? g->vals[v].node : 0;
+}
+
 /* The nodes of the module that make x, in *node; 0 = none, or others than a gate has. */
 static unsigned
 gate_of(const struct upcast *u, uint32_t n, uint32_t x, uint32_t *node)
@@ -110,8 +117,8 @@ gate_of(const struct upcast *u, uint32_t n, uint32_t x, uint32_t *node)
 	unsigned count = 0;
 	bool product = false;
 
-	if (maker_of(g, x))
-		node[count++] = maker_of(g, x);
+	if (node_of(g, x))
+		node[count++] = node_of(g, x);
 	for (unsigned i = 0; i < count; i++) {
 		if (g->nodes[node[i]].scope != g->nodes[n].scope || !g->nodes[n].scope)
 			return 0;
@@ -119,7 +126,7 @@ gate_of(const struct upcast *u, uint32_t n, uint32_t x, uint32_t *node)
 			return 0;
 		product |= g->nodes[node[i]].op == OP_ONNX_MUL;
 		for (struct operands it = operands_of(g, node[i]); operand_next(&it);) {
-			uint32_t maker = maker_of(g, it.val);
+			uint32_t maker = node_of(g, it.val);
 
 			if (!maker || g->nodes[maker].scope != g->nodes[n].scope || !dtype_is_float(g->vals[it.val].dtype))
 				continue;
@@ -143,7 +150,7 @@ convert_gated(struct upcast *u, uint32_t n, uint32_t x)
 		first = first && first < node[i] ? first : node[i];
 	for (unsigned i = 0; i < count; i++)
 		for (struct operands it = operands_of(g, node[i]); operand_next(&it);) {
-			uint32_t v = it.val, maker = maker_of(g, v);
+			uint32_t v = it.val, maker = node_of(g, v);
 			unsigned k = 0;
 
 			if (!dtype_is_float(g->vals[v].dtype) || !g->vals[v].rank || (maker && g->nodes[maker].scope == g->nodes[n].scope))
