@@ -150,7 +150,7 @@ static void
 count_results(struct lines *k)
 {
 	for (uint32_t v = 1; v < k->g->nval; v++) {
-		uint32_t n = k->g->vals[v].kind == VAL_NODE ? k->g->vals[v].node : 0, owner = n ? owner_of(k, v) : 0;
+		uint32_t n = k->last_use[v] && k->g->vals[v].kind == VAL_NODE ? k->g->vals[v].node : 0, owner = n ? owner_of(k, v) : 0;
 
 		for (uint32_t d = 0; n && d < depth_of(k->g, n) && is_map(k->g, v); d++) {
 			uint32_t s = k->stmt[k->at[n] + d];
