@@ -152,6 +152,8 @@ struct items {                     /* shared by all names of one list */
 	struct thing *at;       uint32_t n, cap;         /* a DICT has key and value in turn */
 	uint32_t val;              /* a list whose length is not known now: the graph's value */
 	uint32_t region;           /* how many open branches there were when it was made */
+	uint32_t input;            /* a DICT that forward takes, whose entries are made when they are read: its name, interned; 0 = none */
+	const struct term *of;     /* type of those */
 };
 
 struct object {
@@ -239,6 +241,7 @@ struct str script_display(struct script *, struct str qualified);        /* with
 
 /* script_input.c: what forward is called with; an entry of args for each parameter behind self */
 bool script_inputs(struct script *, const struct func *, struct thing *args);
+struct thing script_input_entry(struct script *, struct items *dict, const struct thing *key);   /* one that is not there yet */
 bool script_outputs(struct script *, const struct thing *);
 
 /* script_run.c */
