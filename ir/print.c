@@ -228,7 +228,7 @@ node(const struct graph *g, struct buf *b, uint32_t n)
 	for (uint32_t k = 0; k < x->nout; k++) {
 		const struct val *v = &g->vals[node_outs(g, n)[k]];
 
-		if (v->local) {
+		if (v->local && v->local_depth) {
 			buf_fmt(b, " ~%u %u ", (unsigned)k, (unsigned)v->local_depth);
 			quoted(b, graph_str(g, v->local));
 		}
