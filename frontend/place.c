@@ -18,7 +18,7 @@ place_split_call(struct str path, uint32_t *call)
 
 /* Lines `File "f", line 12, in forward`, each followed by its source text, outermost first. */
 static bool
-next_frame(struct str *rest, struct str *line_no, struct str *text)
+next_frame(struct str *rest, struct str *line_no, struct str *func, struct str *text)
 {
 	struct str line;
 
@@ -33,6 +33,7 @@ next_frame(struct str *rest, struct str *line_no, struct str *text)
 		comma = str_find(*line_no, ',');
 		if (comma < 0 || !str_cut(rest, '\n', text))
 			continue;
+		*func = str_sub(*line_no, (uint32_t)comma + 1, line_no->n);
 		*line_no = str_sub(*line_no, 0, (uint32_t)comma);
 		*text = str_trim(*text);
 		return true;
@@ -40,15 +41,30 @@ next_frame(struct str *rest, struct str *line_no, struct str *text)
 	return false;
 }
 
+static bool
+has_forward(struct str trace)
+{
+	struct str line, func, text;
+
+	while (next_frame(&trace, &line, &func, &text))
+		if (str_eq(str_trim(func), S("in forward")))
+			return true;
+	return false;
+}
+
+/* One entry a module call. Up to torch 2.7 functions around and inside of forward are listed as well: _call_impl, <listcomp>. */
 void
 place_frames(struct graph *g, struct str trace, uint32_t *first, uint16_t *count)
 {
-	struct str rest = trace, line, text;
+	struct str rest = trace, line, func, text;
+	bool only = has_forward(trace);
 	int64_t number;
 
 	*first = g->nframe;
 	*count = 0;
-	while (trace.n && *count < g->c->lim.frames && next_frame(&rest, &line, &text)) {
+	while (trace.n && *count < g->c->lim.frames && next_frame(&rest, &line, &func, &text)) {
+		if (only && !str_eq(str_trim(func), S("in forward")))
+			continue;
 		ROOM(g->c->a, g->frames, g->nframe, g->frame_cap, 1);
 		g->frames[g->nframe++] = (struct frame){str_int(line, &number) ? (uint32_t)number : 0, graph_name(g, text)};
 		++*count;

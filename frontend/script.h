@@ -20,6 +20,7 @@ enum term_kind { TERM_NAME, TERM_INT, TERM_FLOAT, TERM_STR, TERM_ATTR, TERM_INDE
 struct term {                      /* an expression */
 	uint8_t kind;
 	uint32_t line;
+	uint32_t at;               /* CALL: where it begins in the file */
 	uint32_t name;             /* NAME, ATTR; STR: the text; interned */
 	uint32_t keyword;          /* as an argument of a call: its name, 0 = by position */
 	uint32_t n;                /* kids */
@@ -42,6 +43,7 @@ struct stmt {
 	uint8_t kind, form;
 	uint32_t line;
 	uint32_t nname, *names;    /* ASSIGN; FOR, WITH: one or none */
+	uint32_t *python;          /* ASSIGN: the names without what makes them unique, 0 = there was none; set when a trace's function first runs */
 	struct term *value;        /* right side (PARALLEL: a TUPLE), condition, count, result; NULL = none */
 	struct term *target;       /* SET: the attribute */
 	struct stmt *body, *orelse;
@@ -56,6 +58,7 @@ struct func {
 	struct term **type;        /* NULL = not said: a tensor */
 	struct stmt *body;
 	struct code_file *file;
+	bool named;                /* python of its statements is set */
 	struct func *next;
 };
 
@@ -74,6 +77,8 @@ struct class_def {
 
 struct code_file {
 	struct str path;           /* in the archive */
+	struct source_map *map;    /* where its code comes from */
+	bool tried;                /* to read that */
 	struct class_def *classes;
 	struct func *funcs;
 	struct code_file *next;
@@ -147,6 +152,8 @@ struct items {                     /* shared by all names of one list */
 	struct thing *at;       uint32_t n, cap;         /* a DICT has key and value in turn */
 	uint32_t val;              /* a list whose length is not known now: the graph's value */
 	uint32_t region;           /* how many open branches there were when it was made */
+	uint32_t input;            /* a DICT that forward takes, whose entries are made when they are read: its name, interned; 0 = none */
+	const struct term *of;     /* type of those */
 };
 
 struct object {
@@ -175,6 +182,7 @@ struct locals {
 	struct locals *up;          /* of the function around a nested one */
 	struct thing result;
 	bool returned;
+	bool forward;              /* of the innermost module */
 };
 
 #define MAX_ELEMENTS 1000000u      /* of one list; of all, four times that */
@@ -196,6 +204,9 @@ struct script {
 	uint32_t scope;
 	bool no_grad, is_traced, is_frozen;
 	uint32_t line;             /* of the running statement */
+	const struct code_place *at;      /* the call that runs, NULL = not known */
+	struct frame *lines;    uint32_t line_cap;       /* by depth of modules: the statement that each forward runs */
+	uint64_t source_lines;     /* looked at so far */
 	uint32_t depth;            /* of calls */
 	uint32_t nest;             /* of expressions and, twice, blocks, over all calls: what they take of the stack */
 	uint32_t region;           /* branches around that are not decided yet */
@@ -230,6 +241,7 @@ struct str script_display(struct script *, struct str qualified);        /* with
 
 /* script_input.c: what forward is called with; an entry of args for each parameter behind self */
 bool script_inputs(struct script *, const struct func *, struct thing *args);
+struct thing script_input_entry(struct script *, struct items *dict, const struct thing *key);   /* one that is not there yet */
 bool script_outputs(struct script *, const struct thing *);
 
 /* script_run.c */
@@ -276,6 +288,12 @@ bool script_quantized(struct script *, struct str name, const struct args *, uin
 uint32_t script_node(struct script *, unsigned op, struct str target, uint32_t narg, uint32_t nout);
 uint32_t script_result(struct script *, uint32_t node, uint32_t k);
 struct arg script_arg(struct script *, const struct thing *, struct str param);
+
+/* script_source.c: where the code comes from, by the .debug_pkl members */
+bool script_enter_call(struct script *, const struct term *call);        /* it is about to run; its arguments are there */
+void script_place(struct script *, uint32_t node);               /* the node belongs to that call */
+void script_first_use(struct script *, const struct args *);     /* by that call */
+void script_local(struct script *, const struct stmt *, uint32_t i, const struct thing *);       /* its i-th name is bound */
 
 /* script_branch.c */
 bool script_if(struct script *, const struct stmt *);

@@ -19,6 +19,8 @@ script_node(struct script *s, unsigned op, struct str target, uint32_t narg, uin
 	g->nodes[n].name = graph_name(g, str_fmt(s->c->a, "%s_%u", short_name, (unsigned)n));
 	g->nodes[n].scope = s->scope;
 	g->nodes[n].flags = s->no_grad ? NF_NO_GRAD : 0;
+	if (!op_info(op)->prim)
+		script_place(s, n);
 	return n;
 }
 

@@ -210,7 +210,7 @@ call_global(struct script *s, const struct term *t, struct str path, struct thin
 		path = str_sub(path, 0, path.n - 8);
 	if (fresh ? !script_eval(s, t->kid[0]->kid[0], 1, &fn) : !script_eval(s, t->kid[0], 1, &fn))
 		return false;
-	if (!eval_args(s, t, fresh ? t->n - 1 : 0, &a))
+	if (!eval_args(s, t, fresh ? t->n - 1 : 0, &a) || !script_enter_call(s, t))
 		return false;
 	if (fn.kind == THING_CLASS)
 		return call_class(s, fn.u.cls, &a, out);
@@ -241,7 +241,7 @@ call_method(struct script *s, const struct term *t, struct thing *out)
 		return false;
 	if (o.kind == THING_EITHER)
 		o = refined(&o);
-	if (!eval_args(s, t, 0, &a))
+	if (!eval_args(s, t, 0, &a) || !script_enter_call(s, t))
 		return false;
 	if (o.kind != THING_OBJECT)
 		return call_on_value(s, &o, graph_str(s->g, head->name), out);
@@ -258,7 +258,7 @@ call_value(struct script *s, const struct term *t, struct thing *out)
 	struct thing fn;
 	struct args a;
 
-	if (!script_eval(s, t->kid[0], 1, &fn) || !eval_args(s, t, 0, &a))
+	if (!script_eval(s, t->kid[0], 1, &fn) || !eval_args(s, t, 0, &a) || !script_enter_call(s, t))
 		return false;
 	if (fn.kind == THING_CLASS)
 		return call_class(s, fn.u.cls, &a, out);
@@ -277,8 +277,9 @@ call_operator(struct script *s, const struct term *t, struct str path, uint32_t 
 	struct args a;
 	int64_t dot;
 
-	if (!eval_args(s, t, 0, &a))
+	if (!eval_args(s, t, 0, &a) || !script_enter_call(s, t))
 		return false;
+	script_first_use(s, &a);
 	dot = torch ? -1 : str_find(name, '.');
 	if (dot > 0) {
 		space = str_sub(name, 0, (uint32_t)dot);

@@ -84,11 +84,15 @@ input_items(struct script *s, struct str name, const struct term *type, const st
 }
 
 static bool
-input_dict(struct script *s, struct str name, const struct pickle *example, unsigned depth, struct thing *out)
+input_dict(struct script *s, struct str name, const struct term *type, const struct pickle *example, unsigned depth, struct thing *out)
 {
 	*out = thing_items(s, THING_DICT, NULL, 0);
-	if (!example || example->kind != PK_DICT)
-		return script_fail(s, "forward takes a dict %.*s, and the file does not say what is in it", SFMT(name));
+	if (!example || example->kind != PK_DICT) {
+		out->u.items->input = graph_name(s->g, name);
+		out->u.items->of = type && type->kind == TERM_INDEX && type_count(type) == 2 ? type_arg(type, 1) : NULL;
+		graph_note(s->g, "the dict %.*s that forward takes is taken to have the entries that are read without asking for them", SFMT(name));
+		return true;
+	}
 	for (uint32_t i = 0; i + 1 < example->n; i += 2) {
 		struct str key = pickle_str(example->u.item[i]);
 		struct thing t;
@@ -114,7 +118,7 @@ input_of_type(struct script *s, struct str name, const struct term *type, const 
 	if (items && (str_eq(is, S("List")) || str_eq(is, S("Tuple"))))
 		return input_items(s, name, type, example, depth, out);
 	if (str_eq(is, S("Dict")))
-		return input_dict(s, name, example, depth, out);
+		return input_dict(s, name, type, example, depth, out);
 	*out = thing_none();
 	if (str_eq(is, S("Tensor")))
 		return new_input(s, name, NULL, out);
@@ -127,6 +131,25 @@ input_of_type(struct script *s, struct str name, const struct term *type, const 
 	else
 		graph_note(s->g, "forward's argument %.*s is taken to be None", SFMT(name));
 	return true;
+}
+
+/* Nobody but the code says what is in a scripted module's dict: batch["image"] is an input batch.image. */
+struct thing
+script_input_entry(struct script *s, struct items *dict, const struct thing *key)
+{
+	struct str name = graph_str(s->g, dict->input);
+	struct thing t = {0};
+
+	if (key->val || (key->kind != THING_STR && key->kind != THING_INT)) {
+		script_fail(s, "the dict %.*s that forward takes is read by a key that is not known", SFMT(name));
+		return t;
+	}
+	name = key->kind == THING_STR ? str_fmt(s->c->a, "%.*s.%.*s", SFMT(name), SFMT(key->u.s)) : str_fmt(s->c->a, "%.*s.%lld", SFMT(name), (long long)key->u.i);
+	if (!input_of_type(s, name, dict->of, NULL, 1, &t))
+		return t;
+	items_add(s, dict, *key);
+	items_add(s, dict, t);
+	return t;
 }
 
 /* The inputs that forward was traced with, in order; NULL = the archive has none. */

@@ -97,8 +97,10 @@ script_get(struct script *s, struct thing list, struct thing index)
 	struct thing both[2] = {list, index};
 	uint32_t i;
 
+	if (list.kind == THING_DICT && !(found = dict_find(list.u.items, &index)))
+		return list.u.items->input ? script_input_entry(s, list.u.items, &index) : (struct thing){0};
 	if (list.kind == THING_DICT)
-		return (found = dict_find(list.u.items, &index)) ? *found : (struct thing){0};
+		return *found;
 	if (is_open(&list))
 		return open_element(s, list.u.items->val, list_node(s, "get", both, 2));
 	if ((list.kind != THING_LIST && list.kind != THING_TUPLE))
@@ -360,6 +362,8 @@ dict_call(struct script *s, struct str name, const struct args *a, struct thing 
 	const struct thing *x;
 
 	*found = true;
+	if (d->input && (items || keys || str_eq(name, S("values"))))
+		return script_fail(s, "forward goes through the dict %.*s that it takes, and the file does not say what is in it", SFMT(graph_str(s->g, d->input)));
 	if (items || keys || str_eq(name, S("values"))) {
 		*out = thing_items(s, THING_LIST, NULL, 0);
 		for (uint32_t i = 0; i + 1 < d->n; i += 2)
@@ -394,6 +398,8 @@ script_list_call(struct script *s, struct str name, const struct args *a, struct
 	bool list = x && (x->kind == THING_LIST || x->kind == THING_TUPLE), dict = x && x->kind == THING_DICT;
 
 	*found = true;
+	if (dict && str_eq(name, S("len")) && x->u.items->input)
+		return script_fail(s, "forward counts the dict %.*s that it takes, and the file does not say what is in it", SFMT(graph_str(s->g, x->u.items->input)));
 	if (x && str_eq(name, S("len")) && (list || dict)) {
 		*out = x->u.items->val ? script_measure(s, "len", *x, thing_none(), THING_INT) : thing_int(dict ? x->u.items->n / 2 : x->u.items->n);
 		return true;

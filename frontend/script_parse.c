@@ -73,6 +73,7 @@ parse_targets(struct lexer *l, struct term *first, struct stmt *s)
 		if (!term_parse(l, &t))
 			return false;
 	}
+	s->python = NEW(l->c->a, uint32_t, s->nname);
 	return lex_expect(l, "=") && parse_values(l, s, comma);
 }
 
@@ -86,6 +87,7 @@ parse_annotated(struct lexer *l, struct term *name, struct stmt *s)
 		return false;
 	s->kind = STMT_ASSIGN;
 	one_name(l, s, name->name);
+	s->python = NEW(l->c->a, uint32_t, 1);
 	return term_parse(l, &s->value);
 }
 

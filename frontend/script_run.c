@@ -107,7 +107,7 @@ enter_scope(struct script *s, struct closure fn)
 static bool
 run_function(struct script *s, struct closure fn, const struct thing *bound, struct thing *out)
 {
-	struct locals f = {.fn = fn.fn, .up = fn.up}, *caller = s->frame;
+	struct locals f = {.fn = fn.fn, .up = fn.up, .forward = fn.self && fn.self == s->module && is_forward(s, fn.fn)}, *caller = s->frame;
 	bool ok;
 
 	s->frame = &f;
@@ -181,6 +181,13 @@ script_call(struct script *s, struct closure fn, const struct thing *args, const
 
 /* ---- statements ------------------------------------------------------------------------------------------------------------ */
 
+static void
+bind(struct script *s, const struct stmt *st, uint32_t i, struct thing t)
+{
+	local_set(s, st->names[i], t);
+	script_local(s, st, i, &t);
+}
+
 static bool
 assign_several(struct script *s, const struct stmt *st, const struct thing *t)
 {
@@ -189,7 +196,7 @@ assign_several(struct script *s, const struct stmt *st, const struct thing *t)
 	if (!script_unpack(s, *t, st->nname, parts))
 		return false;
 	for (uint32_t i = 0; i < st->nname; i++)
-		local_set(s, st->names[i], parts[i]);
+		bind(s, st, i, parts[i]);
 	return true;
 }
 
@@ -202,7 +209,7 @@ script_assign(struct script *s, const struct stmt *st)
 		return false;
 	if (st->form != ASSIGN_ONE)
 		return assign_several(s, st, &t);
-	local_set(s, st->names[0], t);
+	bind(s, st, 0, t);
 	return true;
 }
 

@@ -223,7 +223,10 @@ bool
 term_parse(struct lexer *l, struct term **out)
 {
 	unsigned links = 0;
+	uint32_t at;
 
+	lex_space(l);
+	at = l->at;
 	if (!lex_enter(l) || !parse_atom(l, out))
 		return false;
 	while (lex_is(l, ".") || lex_is(l, "[") || lex_is(l, "(")) {
@@ -231,6 +234,7 @@ term_parse(struct lexer *l, struct term **out)
 			return lex_fail(l, "expressions or blocks are nested too deeply");
 		if (!parse_suffix(l, out))
 			return false;
+		(*out)->at = at;
 	}
 	l->depth--;
 	return true;

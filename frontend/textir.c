@@ -43,16 +43,34 @@ frames(struct reader *r, uint32_t n)
 	struct graph *g = r->g;
 
 	g->nodes[n].frame = g->nframe;
-	while (text_accept(r, "!")) {
+	for (bool helper; (helper = text_accept(r, "?")) || (text_accept(r, "!") && !g->nodes[n].nhelper);) {
 		struct str text;
 		int64_t line;
 
 		if (!str_int(text_word(r), &line) || !text_quoted(r, &text))
-			return text_fail(r, "a line number and a quoted statement are expected after !");
+			return text_fail(r, "a line number and a quoted statement are expected after !, a function after ?");
+		if (g->nodes[n].nframe + g->nodes[n].nhelper >= r->c->lim.frames)
+			return text_fail(r, "a stack has too many lines");
 		ROOM(r->c->a, g->frames, g->nframe, g->frame_cap, 1);
 		g->frames[g->nframe++] = (struct frame){(uint32_t)line, graph_name(g, text)};
-		g->nodes[n].nframe++;
-		g->has_frames = true;
+		*(helper ? &g->nodes[n].nhelper : &g->nodes[n].nframe) += 1;
+		*(text.n ? &g->has_frames : &g->has_lines) |= !helper;
+	}
+	return true;
+}
+
+/* ~0 2 "x": the first result's name, of the function that two lines of its first user's stack lead to. */
+static bool
+locals(struct reader *r, uint32_t n)
+{
+	while (text_accept(r, "~")) {
+		struct str name;
+		int64_t k, depth;
+
+		if (!str_int(text_word(r), &k) || k < 0 || k >= r->g->nodes[n].nout || (text_skip(r), !str_int(text_word(r), &depth)) || depth < 1 || (text_skip(r), !text_quoted(r, &name)))
+			return text_fail(r, "a result, a depth and a quoted name are expected after ~");
+		r->g->vals[node_outs(r->g, n)[k]].local = graph_name(r->g, name);
+		r->g->vals[node_outs(r->g, n)[k]].local_depth = (uint32_t)(depth < UINT16_MAX ? depth : UINT16_MAX);
 	}
 	return true;
 }
@@ -104,7 +122,7 @@ tail(struct reader *r, uint32_t n)
 		return false;
 	if (text_accept(r, "@") && !scopes(r, n))
 		return false;
-	return frames(r, n);
+	return frames(r, n) && locals(r, n);
 }
 
 static bool

@@ -33,6 +33,7 @@ struct arena {
 	uint64_t limit, used;
 	bool hit_limit;
 	jmp_buf *door;
+	struct arena *whole;       /* that it is a part of */
 };
 
 struct arena *
@@ -57,6 +58,8 @@ static void
 fail(struct arena *a, bool limit)
 {
 	a->hit_limit = limit;
+	if (a->whole)
+		a->whole->hit_limit = limit;
 	if (a->door)
 		longjmp(*a->door, 1);
 	abort();                   /* our own mistake: an arena used outside a public function */
@@ -171,6 +174,27 @@ void
 arena_lack(struct arena *a, bool limit)
 {
 	fail(a, limit);
+}
+
+static void
+free_part(void *part)
+{
+	arena_free(part);
+}
+
+struct arena *
+arena_part(struct arena *whole)
+{
+	struct deferred *d = arena_alloc(whole, 1, sizeof *d);
+	struct arena *a = arena_new(whole->limit - whole->used);
+
+	if (!a)
+		fail(whole, false);
+	a->door = whole->door;
+	a->whole = whole;
+	*d = (struct deferred){whole->deferred, free_part, a};
+	whole->deferred = d;
+	return a;
 }
 
 bool

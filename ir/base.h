@@ -25,6 +25,7 @@ void arena_free(struct arena *);
 void arena_door(struct arena *, jmp_buf *door);
 void *arena_alloc(struct arena *, size_t n, size_t size);
 void arena_defer(struct arena *, void (*fn)(void *), void *p);
+struct arena *arena_part(struct arena *whole);   /* for what dies sooner: arena_cancel(whole, part) frees it */
 void arena_cancel(struct arena *, void *p);      /* run the deferred call of p now */
 bool arena_hit_limit(const struct arena *);
 void arena_lack(struct arena *, bool limit);      /* a library below had no memory: through the door, as if the arena had none */

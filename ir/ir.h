@@ -152,6 +152,8 @@ struct val {                       /* a tensor with one definition */
 	uint8_t modality;          /* enum modality, by the pass of that name */
 	uint8_t data;              /* enum data_kind: the elements are known, row-major: a slice of graph.ints or graph.floats */
 	uint32_t data_at, ndata;
+	uint32_t local;            /* the name that a Python function has for it, interned; 0 = not known */
+	uint32_t local_depth;      /* which function: that many lines of its first user's stack, helpers included, are outside of it or its own */
 };
 
 enum node_flag { NF_NO_GRAD = 1, NF_INPLACE = 2, NF_DEAD = 4, NF_ADDED = 8, NF_INPUT_EMBEDDING = 16, NF_LOSS = 32, NF_MASK = 64,
@@ -174,6 +176,7 @@ struct node {
 	uint32_t scope;            /* innermost module call around it */
 	uint32_t frame;            /* first of nframe entries in graph.frames, outermost first */
 	uint16_t nframe;
+	uint16_t nhelper;          /* further entries behind those: functions that the innermost forward called; text = the function's name */
 	uint32_t fx, fx_target, fx_args;     /* ONNX: the exporter's FX node that it is part of, its operator and arguments; interned, 0 = not recorded */
 };
 
@@ -211,6 +214,7 @@ struct graph {
 	uint8_t file_dtype;        /* dtype of most floating-point parameters */
 	bool decomposed;           /* operators may be taken apart: not the program as it was captured */
 	bool has_frames;           /* stack traces are there */
+	bool has_lines;            /* line numbers are there, without the text */
 	bool has_scopes;
 	uint32_t root_class;       /* interned */
 	struct str *notes;      uint32_t nnote, note_cap;     /* what the frontend took for granted; reports list it among the assumptions */

@@ -221,6 +221,18 @@ node(const struct graph *g, struct buf *b, uint32_t n)
 		buf_fmt(b, " !%u ", (unsigned)g->frames[x->frame + k].line);
 		quoted(b, graph_str(g, g->frames[x->frame + k].text));
 	}
+	for (uint32_t k = 0; k < x->nhelper; k++) {
+		buf_fmt(b, " ?%u ", (unsigned)g->frames[x->frame + x->nframe + k].line);
+		quoted(b, graph_str(g, g->frames[x->frame + x->nframe + k].text));
+	}
+	for (uint32_t k = 0; k < x->nout; k++) {
+		const struct val *v = &g->vals[node_outs(g, n)[k]];
+
+		if (v->local && v->local_depth) {
+			buf_fmt(b, " ~%u %u ", (unsigned)k, (unsigned)v->local_depth);
+			quoted(b, graph_str(g, v->local));
+		}
+	}
 	buf_str(b, S("\n"));
 }
 

@@ -38,7 +38,7 @@ check_node(struct graph *g, const char *after, uint32_t n, bool *made)
 
 	if ((uint64_t)x->arg + x->narg > g->narg || (uint64_t)x->out + x->nout > g->nid || x->scope >= g->nscope || x->op >= OP_COUNT)
 		return bad(g, after, "node out of range", n);
-	if ((uint64_t)x->frame + x->nframe > g->nframe)
+	if ((uint64_t)x->frame + x->nframe + x->nhelper > g->nframe)
 		return bad(g, after, "frames out of range", n);
 	if (!check_args(g, after, n))
 		return false;

@@ -232,7 +232,7 @@ static void
 further_operators_equal_torch(void **state)
 {
 	(void)state;
-	run("further", 210);
+	run("further", 231);
 }
 
 static void

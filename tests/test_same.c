@@ -22,9 +22,9 @@ static const struct pair {
 } pairs[] = {
 	{"", "decomposed.pt2", "decomposed.core.pt2", 0, 0, NULL},
 	{"", "soft.torch213.pt2", "soft.torch21.pt2", 0, 0, "fp32"},        /* schema 1; a constant is a buffer there, which follows the precision */
-	{"\"batch\": 4", "net.torch213.pt2", "net.torch23.pt2", 0, 0, "fp32"},        /* schema 5, without requires_grad */
-	{"\"batch\": 4", "net.torch213.pt2", "net.torch25.pt2", 0, 0, "fp32"},        /* schema 7, and Python's -Infinity */
-	{"\"batch\": 4", "net.torch213.pt2", "net.torch27.pt2", 0, 0, "fp32"},        /* the last of that layout */
+	{"\"batch\": 4", "net.torch213.pt2", "net.torch23.pt2", 0, 0, NULL},        /* schema 5, without requires_grad */
+	{"\"batch\": 4", "net.torch213.pt2", "net.torch25.pt2", 0, 0, NULL},        /* schema 7, and Python's -Infinity */
+	{"\"batch\": 4", "net.torch213.pt2", "net.torch27.pt2", 0, 0, NULL},        /* the last of that layout */
 	{"\"batch\": 2, \"seq\": 24", "toy_vlm.train.pt2", "toy_vlm.core.pt2", 0, 0, NULL},
 	{"\"batch\": 2, \"seq\": 64", "llama_tiny.train.pt2", "llama_tiny.core.pt2", 0, 0, NULL},
 	{"\"batch\": 2, \"seq\": 32", "llava_tiny.train.pt2", "llava_tiny.train.pt", 0.002, 0, NULL},

@@ -75,6 +75,8 @@ static const struct job {
 	{"llava_tiny.train.pt", "model.", "llava_tiny--s32-stage2", 0, false, true},
 	{"gpt2.train.pt", "model.", "gpt2--s256-fp32", 0, false, false},
 	{"gpt2.train.pt", "model.", "gpt2--s256-bf16", 0, false, false},
+	{"traced_locals.pt", "model.", "traced_locals--head", 0, true, false},       /* the peak is in forward, with what its locals hold */
+	{"traced_locals.pt", "model.", "traced_locals--mixed-sgd", 0, true, false},
 };
 
 static void
@@ -93,6 +95,7 @@ recipe_of(json_t *truth, const char *prefix, bool fixed)
 	char *text;
 
 	add_prefix(json_object_get(r, "freeze"), prefix);
+	add_prefix(json_object_get(r, "train_only"), prefix);
 
 	for (unsigned i = 0; i < 2; i++)
 		if (json_object_get(r, size[i])) {

@@ -3,6 +3,7 @@
  *
  *   names  The file has stack traces: one frame a module call, with the statement's text. A value bound to a name lives
  *          until the name is bound again in that frame, or the frame returns.
+ *   line   The file has line numbers, as a trace has, and names of values that were used under them: lifetime_line.c.
  *   call   The file has module stacks only: an argument of a module call lives until the call returns.
  *   last   Neither: until the last use.
  *
@@ -113,10 +114,12 @@ pass_lifetime(struct analysis *a)
 		lifetime_of_unnamed(&l);
 	if (!names)
 		lifetime_in_outermost(&l);
+	if (a->g->has_lines)
+		lifetime_by_line(&l);
 	for (uint32_t i = 0; i < a->g->noutput; i++)
 		lifetime_extend(&l, a->g->outputs[i], a->g->nnode);
 	fill_plan(&l);
-	assume(a, "values that nobody saved live %s", names ? "until their name is bound again or their function returns (stack traces)" :
+	assume(a, "values that nobody saved live %s", !names && a->g->has_lines ? "until their name is bound again or their function returns, as far as line numbers and names of locals tell" : names ? "until their name is bound again or their function returns (stack traces)" :
 	    calls ? "until the module call that took them returns (module stacks; the file has no stack traces)" : "until their last use (the file has neither stack traces nor module stacks)");
 	return true;
 }

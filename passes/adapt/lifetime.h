@@ -15,8 +15,13 @@ struct lifetimes {
 void lifetime_extend(struct lifetimes *, uint32_t val, uint32_t to);      /* the value lives on until node to is done */
 
 /* lifetime_name.c */
+uint32_t lifetime_callee(const struct graph *, uint32_t node, unsigned depth);      /* the scope that the frame at that depth calls, 0 = none */
+bool lifetime_next_turn(const struct graph *, uint32_t scope_a, uint32_t scope_b);   /* of a loop over modules */
 void lifetime_by_name(struct lifetimes *);
 uint32_t lifetime_next_pick(const struct graph *, uint32_t n, uint32_t last);      /* last = n picks nothing, or nothing is picked after it */
+
+/* lifetime_line.c: for files that have line numbers and names of locals, as traces have */
+void lifetime_by_line(struct lifetimes *);
 
 /* lifetime_call.c: for files without stack traces */
 void lifetime_of_unnamed(struct lifetimes *);

@@ -238,8 +238,8 @@ run_statement(struct lifetimes *l, struct frame_state *f, const struct statement
 }
 
 /* "layers.3" after "layers.2" on one line is the next turn of a loop. */
-static bool
-next_turn(const struct graph *g, uint32_t a, uint32_t b)
+bool
+lifetime_next_turn(const struct graph *g, uint32_t a, uint32_t b)
 {
 	struct str x = scope_path(g, a), y = scope_path(g, b);
 
@@ -296,8 +296,8 @@ hold_for_helper(struct lifetimes *l, uint32_t first, uint32_t last, unsigned d)
 			lifetime_extend(l, node_outs(g, n)[k], lifetime_next_pick(g, n, last));
 }
 
-static uint32_t
-callee_at(const struct graph *g, uint32_t n, unsigned d)
+uint32_t
+lifetime_callee(const struct graph *g, uint32_t n, unsigned d)
 {
 	return calls_depth(g, n) > d ? scope_at(g, g->nodes[n].scope, d + 1) : 0;
 }
@@ -317,8 +317,8 @@ run_frame(struct lifetimes *l, uint32_t first, uint32_t last, unsigned d, const 
 		if (d >= g->nodes[n].nframe)
 			continue;
 		line = &g->frames[g->nodes[n].frame + d];
-		callee = callee_at(g, n, d);
-		if (!cur.first || cur.line != line->line || next_turn(g, cur.callee, callee)) {
+		callee = lifetime_callee(g, n, d);
+		if (!cur.first || cur.line != line->line || lifetime_next_turn(g, cur.callee, callee)) {
 			if (cur.first)
 				run_statement(l, &f, &cur, last_use);
 			cur = (struct statement){n, n, line->line, line->text, callee};

@@ -138,6 +138,7 @@ set_frames(struct lora *l, uint32_t n, uint32_t line, const char *text, bool inn
 	if (inner)
 		g->frames[g->nframe + count++] = (struct frame){1, graph_name(g, S("return F.linear(input, self.weight, self.bias)"))};
 	g->nodes[n].nframe = count;
+	g->nodes[n].nhelper = 0;
 	g->nframe += count;
 }
 
@@ -412,7 +413,9 @@ find_frames(struct lora *l, uint32_t n)
 
 	l->frame = g->nodes[n].frame;
 	l->nframe = g->nodes[n].nframe;
-	if (g->has_frames || !depth)
+	if (l->nframe >= depth && l->nframe)       /* up to torch 2.7 the modules of torch.nn have no line of their own, and helpers have one */
+		l->nframe = (uint16_t)(depth + 1);
+	if (g->has_frames || l->nframe || !depth)
 		return;
 	ROOM(l->a->c->a, g->frames, g->nframe, g->frame_cap, depth);
 	memset(g->frames + g->nframe, 0, depth * sizeof *g->frames);

@@ -32,6 +32,166 @@ build_matrix_rows(struct call *c, const struct operand *x, unsigned n, unsigned 
 	return without_last(c, x->g, 1, dt);
 }
 
+/* Factors of matrices [.., m, n]: [.., m or k, n or k], where k is the smaller of m and n. */
+static uint32_t
+factor(struct call *c, const struct geom *g, bool all_rows, bool all_columns, unsigned dt)
+{
+	struct geom out = *g;
+	int64_t k;
+
+	if (out.rank < 2)
+		return mismatch(c);
+	k = g->dim[g->rank - 2] < g->dim[g->rank - 1] ? g->dim[g->rank - 2] : g->dim[g->rank - 1];
+	if (!all_rows)
+		out.dim[out.rank - 2] = k;
+	if (!all_columns)
+		out.dim[out.rank - 1] = k;
+	return fresh_contiguous(c, out.rank, out.dim, dt ? dt : out.dtype);
+}
+
+uint32_t
+build_matrix_left(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	(void)n;
+	return factor(c, x->g, true, false, dt);
+}
+
+uint32_t
+build_matrix_right(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	(void)n;
+	return factor(c, x->g, false, true, dt);
+}
+
+uint32_t
+build_matrix_core(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	(void)n;
+	return factor(c, x->g, false, false, dt);
+}
+
+uint32_t
+build_matrix_values(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	struct geom out = *x->g;
+
+	(void)n;
+	if (out.rank < 2)
+		return mismatch(c);
+	if (out.dim[out.rank - 1] < out.dim[out.rank - 2])
+		out.dim[out.rank - 2] = out.dim[out.rank - 1];
+	return without_last(c, &out, 1, dt);
+}
+
+/* The default's Q; the other modes have other sizes. */
+uint32_t
+build_qr_left(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	const struct value *mode = call_arg(c, "mode");
+
+	if (mode->kind == ARG_STR && !str_eq(mode->u.s, S("reduced"))) {
+		call_failed(c, "a mode of qr other than reduced");
+		return 0;
+	}
+	return build_matrix_left(c, x, n, dt);
+}
+
+/* What a triangular solve gives: the columns of each matrix lie one behind the other. */
+uint32_t
+build_solved(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	struct geom out = *x->g;
+	int64_t step = 1;
+
+	(void)n;
+	if (out.rank < 2)
+		return mismatch(c);
+	out.dtype = (uint8_t)(dt ? dt : out.dtype);
+	for (unsigned i = 0; i < out.rank; i++) {
+		unsigned at = i < 2 ? out.rank - 2 + i : out.rank - 1 - i;
+
+		out.stride[at] = step;
+		if (!mul_i64(step, out.dim[at] ? out.dim[at] : 1, &step))
+			return mismatch(c);
+	}
+	return fresh(c, out);
+}
+
+/* R gR' - Q' gQ, made symmetric, times Q, solved for R */
+uint32_t
+build_qr_grad(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	struct sim *s = c->s;
+	const struct operand *q = x, *r = x + 1;
+	uint32_t a, b, difference, upper, sum, product, t;
+
+	if (n < 2)
+		return mismatch(c);
+	a = build_matrix_core(c, r, 1, dt);
+	b = build_matrix_core(c, r, 1, dt);
+	difference = build_matrix_core(c, r, 1, dt);
+	temps_drop(s, b);
+	temps_drop(s, a);
+	upper = build_matrix_core(c, r, 1, dt);
+	sum = build_matrix_core(c, r, 1, dt);
+	product = build_full(c, q, 1, dt);
+	temps_drop(s, difference);
+	temps_drop(s, sum);
+	temps_drop(s, upper);
+	t = build_solved(c, q, 1, dt);
+	temps_drop(s, product);
+	return t;
+}
+
+/* V ((V' gV, made antisymmetric, over the differences of eigenvalues; their gradients on the diagonal) V') */
+uint32_t
+build_eigh_grad(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	struct sim *s = c->s;
+	uint32_t product = build_full(c, x, n, dt), difference = build_full(c, x, n, dt), half = build_full(c, x, n, dt), gaps, inner, right, t;
+
+	temps_drop(s, difference);
+	gaps = build_full(c, x, n, dt);
+	inner = build_full(c, x, n, dt);
+	temps_drop(s, gaps);
+	temps_drop(s, half);
+	right = build_full(c, x, n, dt);
+	t = build_full(c, x, n, dt);
+	temps_drop(s, right);
+	temps_drop(s, inner);
+	temps_drop(s, product);
+	return t;
+}
+
+/* -(b x' + x b') L */
+uint32_t
+build_cholesky_solve_grad(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	struct sim *s = c->s;
+	uint32_t product = build_full(c, x, n, dt), sum = build_full(c, x, n, dt), t;
+
+	temps_drop(s, product);
+	product = build_full(c, x, n, dt);
+	t = build_full(c, x, n, dt);
+	temps_drop(s, product);
+	temps_drop(s, sum);
+	return t;
+}
+
+/* Time, batch, channels; the kernel's first dim runs over time. */
+uint32_t
+build_conv_tbc(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	int64_t dim[3];
+
+	if (n < 2 || x[0].g->rank != 3 || x[1].g->rank != 3)
+		return mismatch(c);
+	dim[0] = x[0].g->dim[0] + 2 * call_int(c, "pad", 0) - x[1].g->dim[0] + 1;
+	dim[1] = x[0].g->dim[1];
+	dim[2] = x[1].g->dim[2];
+	return dim[0] < 0 ? mismatch(c) : fresh_contiguous(c, 3, dim, dt ? dt : x[0].g->dtype);
+}
+
 uint32_t
 build_row_sums(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 {

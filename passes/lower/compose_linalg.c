@@ -152,6 +152,39 @@ compose_LOGDET(struct call *c)
 	return temps_keep(s, mark, CALL(s, WHERE, V_TENSOR(negative), V_FLOAT(0), V_TENSOR(log)));
 }
 
+uint32_t
+compose_SVDVALS(struct call *c)
+{
+	struct sim *s = c->s;
+	uint32_t mark = temps_mark(s);
+
+	CALL(s, SVD_VALUES, V_TENSOR(call_tensor(c, "A")));
+	return temps_keep(s, mark, s->nresult > 1 ? s->result[1] : 0);
+}
+
+/* By squares: a^5 = a (a^2)^2. */
+uint32_t
+compose_MATRIX_POWER(struct call *c)
+{
+	struct sim *s = c->s;
+	uint32_t mark = temps_mark(s), a = call_tensor(c, "A"), square = 0, out = 0;
+	int64_t n = call_int(c, "n", 1);
+
+	if (n < 0)
+		a = CALL(s, INVERSE, V_TENSOR(a));
+	n = n < 0 && n > INT64_MIN ? -n : n;
+	if (n == 0 || n == 1)
+		return temps_keep(s, mark, CALL(s, CLONE, V_TENSOR(a)));
+	if (n == 3)
+		return temps_keep(s, mark, CALL(s, MATMUL, V_TENSOR(CALL(s, MATMUL, V_TENSOR(a), V_TENSOR(a))), V_TENSOR(a)));
+	for (; n > 0; n /= 2) {
+		square = square ? CALL(s, MATMUL, V_TENSOR(square), V_TENSOR(square)) : a;
+		if (n % 2)
+			out = out ? CALL(s, MATMUL, V_TENSOR(out), V_TENSOR(square)) : square;
+	}
+	return temps_keep(s, mark, out);
+}
+
 /* ---- diagonals ------------------------------------------------------------------------------------------------------------- */
 
 uint32_t

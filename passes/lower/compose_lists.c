@@ -86,6 +86,31 @@ compose_MESHGRID(struct call *c)
 	return results(c, t, n);
 }
 
+/* All pairs (triples, ..) of their elements, one a row. */
+uint32_t
+compose_CARTESIAN_PROD(struct call *c)
+{
+	struct sim *s = c->s;
+	uint32_t mark = temps_mark(s), grid[MAX_RANK];
+	int64_t dim[MAX_RANK], all = 1;
+	unsigned n;
+	uint32_t *t = copy_list(c, &n);
+
+	for (unsigned i = 0; i < n; i++)
+		if (n > MAX_RANK || !t[i] || geom_at(s, t[i])->rank != 1 || !mul_i64(all, dim[i] = geom_at(s, t[i])->dim[0], &all)) {
+			call_failed(c, "operands do not broadcast");
+			return 0;
+		}
+	for (unsigned i = 0; n > 1 && i < n; i++) {
+		int64_t one[MAX_RANK];
+
+		for (unsigned k = 0; k < n; k++)
+			one[k] = k == i ? dim[i] : 1;
+		grid[i] = do_reshape(s, CALL(s, EXPAND, V_TENSOR(do_view(s, t[i], n, one)), V_INTS(dim, n)), 1, &all);
+	}
+	return n == 1 ? t[0] : temps_keep(s, mark, CALL(s, STACK, V_TENSORS(grid, n), V_INT(1)));
+}
+
 /* At least one dim, or two: dims of size 1 in front; the third one behind. */
 static uint32_t
 at_least(struct sim *s, uint32_t t, unsigned rank)

@@ -188,6 +188,20 @@ list(struct infer *f, const struct node *x, struct str what, const struct cell *
 	return true;
 }
 
+/* a, b = torch.chunk(..): the piece has the name. */
+static bool
+keep_local(struct infer *f, uint32_t old)
+{
+	const struct val *named = &f->g->vals[old];
+	struct val *piece = f->cell[old].kind == CELL_TENSOR ? &f->g->vals[f->cell[old].u.val] : NULL;
+
+	if (piece && named->local && !piece->local) {
+		piece->local = named->local;
+		piece->local_depth = named->local_depth;
+	}
+	return true;
+}
+
 bool
 infer_prim(struct infer *f, const struct node *x)
 {
@@ -200,7 +214,7 @@ infer_prim(struct infer *f, const struct node *x)
 	if (!x->nout)
 		return true;
 	if (x->op == OP_LIST)
-		return list(f, x, what, c);
+		return list(f, x, what, c) && keep_local(f, f->g->ids[x->out]);
 	f->cell[f->g->ids[x->out]] = x->op == OP_MATH ? math(what, &c[0], &c[1]) : measure(f, what, &c[0], &c[1]);
 	return true;
 }

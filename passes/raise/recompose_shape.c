@@ -281,9 +281,20 @@ cross_entropy(struct recompose *e, uint32_t n)
 {
 	static const uint16_t ops[] = {OP_NE, OP_SCALAR_TENSOR, OP_FULL, OP_WHERE, OP_UNSQUEEZE, OP_GATHER, OP_SQUEEZE, OP_NEG, OP_SUM, OP_TO_COPY, OP_DIV};
 	const struct graph *g = e->g;
+	const struct node *x = &g->nodes[n];
 	struct draft d = {.e = e, .node = {n}, .n = 1};
+	uint32_t next = reader(e, n);
 	bool gathers = false;
 
+	if (next && !e->of[next] && g->nodes[next].op == OP_NLL_LOSS && tensor_arg(g, next, "self") == node_outs(g, n)[0]) {       /* up to torch 2.4 */
+		struct str line = x->nframe ? graph_str(g, g->frames[x->frame + x->nframe - 1].text) : S("");
+
+		if (g->nodes[next].frame != x->frame || (line.n && memmem(line.p, line.n, "log_softmax", 11)))
+			return;        /* the model's own two calls */
+		take(&d, next);
+		finish(&d, OP_CROSS_ENTROPY);
+		return;
+	}
 	for (uint32_t m = n + 1; m < g->nnode && m < n + 24; m++) {
 		unsigned op = g->nodes[m].op, i;
 
