@@ -157,7 +157,7 @@ bench: $(B)/memcrest $(B)/tests/generate
 
 # The library in small threads; failing input and output; what is exported.
 embed: $(B)/memcrest $(B)/tests/embed $(B)/libmemcrest.so
-	@{ $(B)/tests/embed fixtures/models/*.pt fixtures/models/*.pt2 fixtures/models/*.onnx fixtures/ir/*.ir fixtures/bad/*.pt fixtures/bad/*.pt2 fixtures/bad/*.onnx fixtures/fuzz/estimate/* || \
+	@{ LD_LIBRARY_PATH=$(B) $(B)/tests/embed fixtures/models/*.pt fixtures/models/*.pt2 fixtures/models/*.onnx fixtures/ir/*.ir fixtures/bad/*.pt fixtures/bad/*.pt2 fixtures/bad/*.onnx fixtures/fuzz/estimate/* || \
 		echo "not ok - embed ended with $$?"; sh tests/io.sh $(B)/memcrest $(B)/libmemcrest.so; sh tests/docs.sh $(B)/memcrest; sh tests/package.sh $(B)/memcrest; } >$(B)/embed.log; grep -v '^ok' $(B)/embed.log || true; ! grep -q '^not ok' $(B)/embed.log
 $(B)/tests/embed: $(B)/tests/embed.o $(B)/libmemcrest.so
 	$(CC) $(CFLAGS) -o $@ $^ -Wl,-rpath,'$$ORIGIN/..' -pthread
