@@ -1,6 +1,6 @@
 # memcrest. "make demo" and "make check" do everything, from missing packages on; README.md lists the other targets.
 #
-# Objects go to build/VARIANT/: release (default), debug (verifier, assertions), asan (debug with ASan and UBSan), tsan, cov.
+# Objects go to build/VARIANT/: release (default), debug (verifier, assertions), asan (debug with ASan and UBSan), tsan, cov, tiny (asan with tiny limits).
 
 CC = gcc
 PREFIX = /usr/local
@@ -18,6 +18,7 @@ OPT_fuzz = -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize=poin
 OPT_tsan = -O1 -g -fsanitize=thread
 OPT_cov = -O0 -g --coverage
 OPT_asan = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -DMC_ARENA_MALLOC
+OPT_tiny = $(OPT_asan) -DMC_TINY
 CFLAGS = $(OPT_$(VARIANT))
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden $(WARN) $(CFLAGS) -I$(B) -isystem /usr/include/libxml2
 LDFLAGS =
@@ -137,6 +138,10 @@ damage: $(B)/tests/damage
 $(B)/tests/damage: $(B)/tests/damage.o $(B)/libmemcrest.a
 	$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS)
 
+# The same, in small, with limits that every fixture meets, and the sanitizers.
+tiny:
+	@$(MAKE) --no-print-directory VARIANT=tiny DAMAGE="4 8" damage
+
 # Every allocation fails in turn.
 torture: $(B)/tests/torture
 	$< fixtures/ir/mixed.ir fixtures/models/mlp.pt2 fixtures/models/toy_cond.pt2 fixtures/models/toy_control.scripted.pt fixtures/models/toy_control.scripted.legacy.onnx
@@ -157,7 +162,7 @@ bench: $(B)/memcrest $(B)/tests/generate
 
 # The library in small threads; failing input and output; what is exported.
 embed: $(B)/memcrest $(B)/tests/embed $(B)/libmemcrest.so
-	@{ $(B)/tests/embed fixtures/models/*.pt fixtures/models/*.pt2 fixtures/models/*.onnx fixtures/ir/*.ir fixtures/bad/*.pt fixtures/bad/*.pt2 fixtures/bad/*.onnx fixtures/fuzz/estimate/* || \
+	@{ LD_LIBRARY_PATH=$(B) $(B)/tests/embed fixtures/models/*.pt fixtures/models/*.pt2 fixtures/models/*.onnx fixtures/ir/*.ir fixtures/bad/*.pt fixtures/bad/*.pt2 fixtures/bad/*.onnx fixtures/fuzz/estimate/* || \
 		echo "not ok - embed ended with $$?"; sh tests/io.sh $(B)/memcrest $(B)/libmemcrest.so; sh tests/docs.sh $(B)/memcrest; sh tests/package.sh $(B)/memcrest; } >$(B)/embed.log; grep -v '^ok' $(B)/embed.log || true; ! grep -q '^not ok' $(B)/embed.log
 $(B)/tests/embed: $(B)/tests/embed.o $(B)/libmemcrest.so
 	$(CC) $(CFLAGS) -o $@ $^ -Wl,-rpath,'$$ORIGIN/..' -pthread
@@ -215,4 +220,4 @@ clean:
 
 -include $(OBJ:.o=.d) $(B)/main.d $(B)/cli_options.d $(B)/cli_pair.d $(B)/cli_terminal.d $(wildcard $(B)/tests/*.d)
 
-.PHONY: adversary all bench check clean coverage coverage_run damage demo deps docs embed examples fuzz golden install lint python_tests tests torture tsan tsan_run valgrind valgrind_run wheel
+.PHONY: adversary all bench check clean coverage coverage_run damage demo deps docs embed examples fuzz golden install lint python_tests tests tiny torture tsan tsan_run valgrind valgrind_run wheel

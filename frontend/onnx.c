@@ -21,7 +21,7 @@ struct decoder_memory {
 	bool lacks, limited;       /* something could not be had, because of the limit */
 };
 
-#define CHUNK (1u << 20)
+#define CHUNK LIMIT(1u << 20, 256u)
 #define ALIGNED(n) (((n) + 15) / 16 * 16)
 
 static void *

@@ -11,8 +11,8 @@
 
 #include <string.h>
 
-#define MAX_RUNS 64                /* of a loop's body */
-#define MAX_INLINED 200000u        /* nodes that inlining may add */
+#define MAX_RUNS LIMIT(64, 2)                   /* of a loop's body */
+#define MAX_INLINED LIMIT(200000u, 20u)        /* nodes that inlining may add */
 
 /* ---- functions: finding them ------------------------------------------------------------------------------------ */
 

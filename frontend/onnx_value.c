@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-#define MAX_INTS 4096u             /* elements of a tensor that are kept; onnx_wire.c drops longer payloads unseen */
-#define MAX_FLOATS 64u
+#define MAX_INTS LIMIT(4096u, 4u)             /* elements of a tensor that are kept; onnx_wire.c drops longer payloads unseen */
+#define MAX_FLOATS LIMIT(64u, 1u)
 
 struct str
 onnx_str(const char *s)

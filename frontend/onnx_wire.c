@@ -13,10 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define INTS_KEPT 4096u            /* elements of an integer tensor */
-#define FLOATS_KEPT 64u
-#define TEXT_KEPT (1u << 16)       /* bytes of a string attribute */
-#define OPERANDS 16384u            /* of one node, and likewise its results and attributes */
+#define INTS_KEPT LIMIT(4096u, 4u)            /* elements of an integer tensor */
+#define FLOATS_KEPT LIMIT(64u, 1u)
+#define TEXT_KEPT LIMIT(1u << 16, 64u)       /* bytes of a string attribute */
+#define OPERANDS LIMIT(16384u, 6u)            /* of one node, and likewise its results and attributes */
 
 enum message {
 	M_MODEL, M_GRAPH, M_NODE, M_ATTRIBUTE, M_TENSOR, M_SPARSE, M_VALUE, M_TYPE, M_TENSOR_TYPE, M_ELEMENT, M_SHAPE, M_DIM, M_FUNCTION, M_OPSET, M_PROPERTY, M_COUNT

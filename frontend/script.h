@@ -185,7 +185,7 @@ struct locals {
 	bool forward;              /* of the innermost module */
 };
 
-#define MAX_ELEMENTS 1000000u      /* of one list; of all, four times that */
+#define MAX_ELEMENTS LIMIT(1000000u, 8u)      /* of one list; of all, four times that */
 
 struct script {
 	struct ctx *c;

@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-#define MAX_STEPS 2000000ull       /* statements run in all; loops and calls may multiply */
-#define MAX_NODES 300000u
+#define MAX_STEPS LIMIT(2000000ull, 300ull)       /* statements run in all; loops and calls may multiply */
+#define MAX_NODES LIMIT(300000u, 100u)
 
 /* ---- frames --------------------------------------------------------------------------------------------------------- */
 

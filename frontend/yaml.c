@@ -10,7 +10,7 @@
 
 #define DEEPEST 16u
 #define LARGEST (1u << 20)                 /* bytes of text */
-#define WIDEST 1024u                       /* entries of one map or list */
+#define WIDEST LIMIT(1024u, 4u)                       /* entries of one map or list */
 
 struct yaml {
 	struct ctx *c;

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <zip.h>
 
-#define MAX_PACKED (64u << 20)    /* of an archive that is a compressed member of another */
+#define MAX_PACKED LIMIT(64u << 20, 4u << 10)    /* of an archive that is a compressed member of another */
 
 struct zip_archive {
 	uint64_t n;                /* bytes of the whole, or of the outermost archive that it lies in */

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHUNK_FIRST 65536u
+#define CHUNK_FIRST LIMIT(65536u, 64u)
 #define CHUNK_MAX (4u << 20)
 #define ALIGN 16u
 

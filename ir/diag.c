@@ -38,8 +38,8 @@ struct limits
 limits_default(void)
 {
 	return (struct limits){
-		.memory = 4ull << 30, .file = 1ull << 40, .member = 512ull << 20,
-		.nodes = 4000000, .values = 16000000, .depth = 64, .messages = 32, .frames = 128,
+		.memory = LIMIT(4ull << 30, 4ull << 20), .file = LIMIT(1ull << 40, 1ull << 20), .member = LIMIT(512ull << 20, 64ull << 10),
+		.nodes = LIMIT(4000000, 300), .values = LIMIT(16000000, 900), .depth = LIMIT(64, 12), .messages = LIMIT(32, 8), .frames = LIMIT(128, 2),
 	};
 }
 

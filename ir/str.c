@@ -378,7 +378,7 @@ str_is_utf8(struct str s)
 
 /* ---- output ---------------------------------------------------------------------------------------- */
 
-#define BUF_FLUSH 65536u
+#define BUF_FLUSH LIMIT(65536u, 16u)
 
 bool
 buf_flush(struct buf *b)

@@ -13,6 +13,10 @@ for f in packaging/debian/*.install; do
 	[ -s "$f" ]; say $? "$f lists files"
 done
 sh -n packaging/docs.sh; say $? "packaging/docs.sh is read"
+hook() { PATH=$(cd "${memcrest%/*}" && pwd):$PATH packaging/pre-commit.sh "$@" >/dev/null 2>&1; echo $?; }
+[ "$(hook --budget 1GiB --dim batch=2 fixtures/models/mlp.pt2 fixtures/models/mlp.pt2)" = 0 ]; say $? "the hook takes several models"
+[ "$(hook --budget 1KiB --dim batch=2 fixtures/models/mlp.pt2 fixtures/models/mlp.pt2)" = 1 ]; say $? "the hook refuses what does not fit"
+[ "$(hook --budget 1GiB --dim batch=2 fixtures/bad/empty.pt2 fixtures/models/mlp.pt2)" = 2 ]; say $? "the hook says what cannot be read"
 if command -v python3 >/dev/null; then
 	for args in "mlp.pt2 --dim batch=2" "mlp.pt2" "llava_tiny.train.pt2 --dim batch=2,seq=700 --budget 1GiB" "toy_control.scripted.pt" "toy_cond.onnx"; do
 		"$memcrest" estimate fixtures/models/$args -f json -q

@@ -56,6 +56,37 @@ class Estimate(unittest.TestCase):
         with self.assertRaises(ValueError):
             memcrest.estimate(MLP).write("nosuch")
 
+    def test_programs(self):
+        """What a program takes is what the file takes that it is saved to."""
+        try:
+            import torch
+        except ImportError:
+            self.skipTest("torch is not there")
+        module, batch = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 8)), (torch.zeros(4, 64),)
+        exported = torch.export.export(module, batch)
+        with tempfile.TemporaryDirectory() as d:
+            torch.export.save(exported, os.path.join(d, "m.pt2"))
+            file = memcrest.estimate(os.path.join(d, "m.pt2"))
+        self.assertFalse(file.lower_bound)
+        self.assertEqual(memcrest.estimate(exported).peak, file.peak)
+        self.assertEqual(memcrest.estimate(exported)["model"]["format"], "pt2")
+        self.assertEqual(memcrest.estimate(torch.jit.trace(module, batch), dims={"batch": 4})["model"]["format"], "torchscript")
+        with self.assertRaises(TypeError):
+            memcrest.estimate(module)
+
+    def test_onnx_program(self):
+        try:
+            import onnxscript  # noqa: F401
+            import torch
+        except ImportError:
+            self.skipTest("torch or onnxscript is not there")
+        module = torch.nn.Linear(64, 32)
+        program = torch.onnx.export(module, (torch.zeros(4, 64),), dynamo=True, verbose=False)
+        report = memcrest.estimate(program)
+        self.assertEqual(report["model"]["format"], "onnx")
+        self.assertEqual(report.factors["param"], 64 * 32 * 4 + 512)        # 32 biases take a block of 512 bytes
+        self.assertEqual(memcrest.estimate(program.model_proto).peak, report.peak)
+
     def test_inspect(self):
         self.assertEqual(memcrest.inspect(MLP)["model"]["format"], "pt2")
 
@@ -77,13 +108,21 @@ class Guard(unittest.TestCase):
             import torch
         except ImportError:
             self.skipTest("torch is not there")
-        script = "import torch\nm = torch.nn.Linear(8, 8)\ntorch.export.save(torch.export.export(m, (torch.zeros(4, 8),)), '/dev/null')\n"
+        script = """import io, torch
+m, x = torch.nn.Linear(8, 8), torch.zeros(4, 8)
+torch.export.save(torch.export.export(m, (x,)), f='/dev/null')
+torch.jit.trace(m, x).save('/dev/null')
+torch.export.save(torch.export.export(m, (x,)), io.BytesIO())
+torch.export.export(m, (x,))
+"""
         with tempfile.TemporaryDirectory() as d:
             with open(os.path.join(d, "s.py"), "w") as f:
-                f.write(script.replace("/dev/null", os.path.join(d, "m.pt2")))
+                f.write(script.replace("/dev/null", os.path.join(d, "m")))
             for budget, code in (("1GiB", 0), ("1KiB", 1)):
                 run = subprocess.run([sys.executable, "-m", "memcrest.guard", "--budget", budget, os.path.join(d, "s.py")], stderr=subprocess.PIPE)
                 self.assertEqual(run.returncode, code, run.stderr)
+                said = [line.split(b": ")[1] for line in run.stderr.splitlines() if line.startswith(b"memcrest: ")]
+                self.assertEqual(said, [b"torch.export.save", b"ScriptModule.save", b"torch.export.save", b"torch.export.export"])
 
 
 if __name__ == "__main__":

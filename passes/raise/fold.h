@@ -4,8 +4,8 @@
 
 #include "shape.h"
 
-#define MAX_ELEMENTS 1024u
-#define MAX_REALS 64u
+#define MAX_ELEMENTS LIMIT(1024u, 3u)
+#define MAX_REALS LIMIT(64u, 2u)
 
 struct elems {                     /* a tensor whose elements are known */
 	uint8_t kind;              /* enum data_kind */

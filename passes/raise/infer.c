@@ -427,7 +427,7 @@ is_region(unsigned op)
 	return op == OP_IF || op == OP_ELSE || op == OP_ENDIF || op == OP_LOOP || op == OP_ENDLOOP;
 }
 
-#define MAX_UNROLLED 200000u       /* nodes that loops may add */
+#define MAX_UNROLLED LIMIT(200000u, 20u)       /* nodes that loops may add */
 
 static bool
 walk(struct infer *f)

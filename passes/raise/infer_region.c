@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#define MAX_TURNS 100000
+#define MAX_TURNS LIMIT(100000, 3)
 
 /* The node that closes the region, or at its own level the "else" (if wanted); the walk goes on behind it. */
 static bool

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#define MAX_PARTS 256u
+#define MAX_PARTS LIMIT(256u, 2u)
 
 struct parts {
 	struct shaper s;

@@ -4,7 +4,7 @@
  */
 #include "shape.h"
 
-#define MAX_SEQUENCE 1024u
+#define MAX_SEQUENCE LIMIT(1024u, 2u)
 
 struct sequence {                  /* by value */
 	bool known;

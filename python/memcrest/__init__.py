@@ -13,7 +13,7 @@ import ctypes
 import io
 import json
 import os
-from typing import Any, Callable, Dict, List, Mapping, Optional, Union
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Union, cast
 
 __all__ = ["Error", "Report", "estimate", "formats", "inspect", "version"]
 
@@ -93,7 +93,7 @@ class Report(Mapping[str, Any]):
     """
 
     def __init__(self, handle: ctypes.c_void_p, fit: int, diagnostics: List[Dict[str, Any]]):
-        self._handle = handle
+        self._handle: Optional[ctypes.c_void_p] = handle
         self._fit = fit
         self.diagnostics = diagnostics
         self._json: Dict[str, Any] = json.loads(self.write("json"))
@@ -110,7 +110,7 @@ class Report(Mapping[str, Any]):
     def __getitem__(self, key: str) -> Any:
         return self._json[key]
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[str]:
         return iter(self._json)
 
     def __len__(self) -> int:
@@ -119,22 +119,22 @@ class Report(Mapping[str, Any]):
     @property
     def peak(self) -> int:
         """The largest bytes that tensors hold at once."""
-        return self._json["peak"]["tensors"]
+        return int(self._json["peak"]["tensors"])
 
     @property
     def reserved(self) -> int:
         """What torch.cuda.max_memory_reserved() would say."""
-        return self._json["peak"]["reserved"]
+        return int(self._json["peak"]["reserved"])
 
     @property
     def factors(self) -> Dict[str, int]:
         """param, grad, opt and act at the peak; they add up to `peak`."""
-        return self._json["peak"]["factors"]
+        return cast(Dict[str, int], self._json["peak"]["factors"])
 
     @property
     def lower_bound(self) -> bool:
         """Something could not be sized: the numbers are at least so much."""
-        return self._json["coverage"]["lower_bound"]
+        return bool(self._json["coverage"]["lower_bound"])
 
     @property
     def fits(self) -> Optional[bool]:
@@ -148,9 +148,9 @@ Model = Union[str, "os.PathLike[str]", bytes, bytearray, memoryview, Any]
 def _bytes_of(model: Any) -> bytes:
     """An ExportedProgram, ONNXProgram, ScriptModule or ONNX ModelProto as the file that it would be saved to."""
     if hasattr(model, "SerializeToString"):
-        return model.SerializeToString()
+        return cast(bytes, model.SerializeToString())
     if hasattr(model, "model_proto"):
-        return model.model_proto.SerializeToString()
+        return cast(bytes, model.model_proto.SerializeToString())
     import torch
 
     out = io.BytesIO()
@@ -164,7 +164,7 @@ def _bytes_of(model: Any) -> bytes:
 
 
 def _recipe(settings: Dict[str, Any]) -> ctypes.c_void_p:
-    recipe = _lib.mc_recipe_new()
+    recipe = ctypes.c_void_p(_lib.mc_recipe_new())
     if not recipe:
         raise MemoryError
     status = _OK
@@ -231,9 +231,9 @@ def inspect(model: Model, **recipe: Any) -> Report:
 def formats() -> List[str]:
     """What Report.write() takes."""
     rows = _collect(lambda fn: _lib.mc_list(b"formats", fn, None)).decode().splitlines()
-    return [row.split()[1] for row in rows if row.startswith("out")]
+    return list(dict.fromkeys(row.split()[1] for row in rows if row.startswith("out")))
 
 
 def version() -> str:
     """Of the library that is loaded."""
-    return _lib.mc_version().decode()
+    return cast(bytes, _lib.mc_version()).decode()

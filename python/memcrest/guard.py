@@ -3,7 +3,7 @@
     python -m memcrest.guard --budget 80GiB [--KEY VALUE].. script.py [ARGUMENTS]..
 
 The script runs as it would alone; torch.export.save, torch.jit.save and torch.onnx.export are watched, and what they write is estimated with the
-recipe of the command line. Exit code: the script's own if that is not 0, else 1 if an export does not fit, 2 if one could not be read, 3 if one is
+recipe of the command line. A program of torch.export.export that is not saved is estimated when the script ends. Exit code: the script's own if that is not 0, else 1 if an export does not fit, 2 if one could not be read, 3 if one is
 only a lower bound.
 """
 
@@ -44,15 +44,20 @@ class Guard:
     def __init__(self, recipe: Dict[str, Any]):
         self.recipe = recipe
         self.code = 0
+        self.depth = 0                           # exporters call each other; only what the script itself calls counts
+        self.unsaved: Dict[int, Any] = {}        # programs by id, kept alive
 
     def check(self, what: str, model: Any) -> None:
         """Says how much it takes, and remembers the worst."""
+        self.depth += 1                          # a program is saved to be read
         try:
             report = memcrest.estimate(model, **self.recipe)
         except memcrest.Error as e:
             print("memcrest: %s: %s" % (what, e), file=sys.stderr)
             self.code = self.code or 2
             return
+        finally:
+            self.depth -= 1
         verdict = {True: "fits", False: "does not fit", None: "may fit" if "budget" in self.recipe or "device" in self.recipe else "no budget"}[report.fits]
         print("memcrest: %s: %.2f GiB of tensors, %.2f GiB reserved%s: %s" % (what, report.peak / 2**30, report.reserved / 2**30, ", at least" if report.lower_bound else "", verdict), file=sys.stderr)
         if report.fits is False:
@@ -64,8 +69,12 @@ class Guard:
         original = getattr(module, name)
 
         def watched(*args: Any, **kwargs: Any) -> Any:
-            result = original(*args, **kwargs)
-            model = written(result, *args, **kwargs)
+            self.depth += 1
+            try:
+                result = original(*args, **kwargs)
+            finally:
+                self.depth -= 1
+            model = written(result, *args, **kwargs) if self.depth == 0 else None
             if model is not None:
                 self.check("%s.%s" % (module.__name__, name), model)
             return result
@@ -73,8 +82,19 @@ class Guard:
         setattr(module, name, watched)
 
 
-def _saved(_result: Any, model: Any, f: Any = None, *_args: Any, **_kwargs: Any) -> Any:
-    return f if isinstance(f, (str, os.PathLike)) else model
+    def exported(self, result: Any, *_args: Any, **_kwargs: Any) -> None:
+        self.unsaved[id(result)] = result
+
+    def saved(self, _result: Any, *args: Any, **kwargs: Any) -> Any:
+        """The file if it has a name, else what was saved; arguments may be named."""
+        given = list(args) + [kwargs[name] for name in ("ep", "m", "f") if name in kwargs]
+        self.unsaved.pop(id(given[0]), None)
+        return given[1] if len(given) > 1 and isinstance(given[1], (str, os.PathLike)) else given[0]
+
+    def check_unsaved(self) -> None:
+        for program in self.unsaved.values():
+            self.check("torch.export.export", program)
+        self.unsaved.clear()
 
 
 def _onnx(result: Any, _model: Any, _args: Any = (), f: Any = None, *_rest: Any, **_kwargs: Any) -> Any:
@@ -86,8 +106,11 @@ def main(arguments: List[str]) -> int:
     guard = Guard(recipe)
     import torch
 
-    guard.watch(torch.export, "save", _saved)
-    guard.watch(torch.jit, "save", _saved)
+    guard.watch(torch.export, "export", guard.exported)
+    guard.watch(torch.export, "save", guard.saved)
+    guard.watch(torch.jit, "save", guard.saved)
+    for kind in (torch.jit.ScriptModule, torch.jit.RecursiveScriptModule):           # what is traced, what is scripted
+        guard.watch(kind, "save", guard.saved)
     guard.watch(torch.onnx, "export", _onnx)
     sys.argv = script
     sys.path[0] = os.path.dirname(os.path.abspath(script[0]))
@@ -96,6 +119,7 @@ def main(arguments: List[str]) -> int:
     except SystemExit as e:
         if e.code:
             raise
+    guard.check_unsaved()
     return guard.code
 
 
