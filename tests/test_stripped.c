@@ -141,6 +141,7 @@ static const struct file files[] = {
 	{"twins/gru_two_ways.onnx", "", {0}, {0}, MC_OK},
 	{"twins/cells.onnx", "", {0}, {0}, MC_OK},
 	{"twins/causal.onnx", "", {0}, {0}, MC_OK},
+	{"twins/heads.onnx", "", {0}, {0}, MC_OK},
 	/*
 	 * ReduceMax over height and width is amax as well as AdaptiveMaxPool2d(1). The peak moves into amax's backward, which has a comparison, a count and
 	 * a quotient (512 bytes each) beside the gradient

@@ -246,17 +246,40 @@ dropout(const struct raiser *r, double found)
 	return text.n ? strtod(text.p, NULL) : found;
 }
 
+static uint32_t
+contiguous(struct raiser *r, uint32_t v)
+{
+	uint32_t n = eager_node(r, OP_CONTIGUOUS, 1);
+
+	eager_tensor(r, n, "self", v);
+	return eager_out(r, n);
+}
+
 /* x.contiguous() is a copy that changes nothing: exporters drop it, but name it in their record. */
 static uint32_t
 as_recorded(struct raiser *r, int place, uint32_t v)
 {
-	uint32_t n;
-
 	if (!str_starts(eager_recorded(r, "aten.scaled_dot_product_attention", place), S("%clone")) || str_starts(graph_str(r->g, r->g->vals[v].name), S("clone")))
 		return v;
-	n = eager_node(r, OP_CONTIGUOUS, 1);
-	eager_tensor(r, n, "self", v);
-	return eager_out(r, n);
+	return contiguous(r, v);
+}
+
+/*
+ * Without a record: who scales queries before they are split into heads (Whisper, Qwen2-Audio, Voxtral) copies heads, all but OPT, which writes the same
+ * nodes. What is too much there would be too little for all others.
+ */
+static bool
+copies_heads(const struct raiser *r, const struct sdpa *t)
+{
+	static const int64_t heads[] = {0, 2, 1, 3};
+	const struct graph *g = r->g;
+	uint32_t turn = maker_of(g, t->q), split = has_perm(g, turn, heads, 4) ? maker_of(g, operand_of(g, turn, 0)) : 0;
+	double scale = 1;
+
+	if (g->nodes[r->s.n].fx_target || !is_op(g, split, OP_ONNX_RESHAPE) || !unscaled(g, operand_of(g, split, 0), &scale) || scale >= 1)
+		return false;
+	assume(r->s.a, "heads of queries that are scaled before they are split are copied, with those of keys and values (the file keeps no record of the call)");
+	return true;
 }
 
 static void
@@ -265,9 +288,15 @@ write_attention(struct raiser *r, const struct sdpa *t)
 	int64_t dim[MAX_RANK];
 	unsigned rank;
 	uint32_t q = as_recorded(r, 0, t->q), k = as_recorded(r, 1, t->k), v = as_recorded(r, 2, t->v);
-	uint32_t mask = t->mask ? as_recorded(r, 3, t->mask) : 0, n = eager_node(r, OP_SDPA, 1);
+	uint32_t mask = t->mask ? as_recorded(r, 3, t->mask) : 0, n;
 	double scale = t->scaled ? t->scale_q * t->scale_k : 1;
 
+	if (copies_heads(r, t)) {
+		q = contiguous(r, q);
+		k = contiguous(r, k);
+		v = contiguous(r, v);
+	}
+	n = eager_node(r, OP_SDPA, 1);
 	eager_tensor(r, n, "query", q);
 	eager_tensor(r, n, "key", k);
 	eager_tensor(r, n, "value", v);
