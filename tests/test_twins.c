@@ -34,7 +34,7 @@ static const struct twin {
 	{"losses.onnx", "losses", 0},                      /* mse, smooth_l1, huber, BCE with logits, soft margin, KL, a mean square of the model's own */
 	{"losses_old.legacy.onnx", "losses_old", 20},      /* mse as mean and sum, BCE with logits; what is let go of when differs */
 	{"causal.onnx", "causal", 0},                      /* scaled_dot_product_attention with is_causal, whose triangle the optimiser folds */
-	{"heads.onnx", "heads", 24},                       /* queries that are scaled before they are split, copied as keys and values are: in front of attention, not each behind its layer */
+	{"heads.onnx", "heads", 40},                       /* queries that are scaled before they are split, copied as keys and values are: in front of attention, not each behind its layer */
 	{"moves.onnx", "moves", 0},                        /* roll along two axes, unfold, nn.Unfold, nn.Dropout2d */
 	{"reductions.onnx", "reductions", 0},              /* var, std, max, any, one_hot, cosine_similarity, masks that are added up and multiplied */
 	{"layers.onnx", "layers", 0},                      /* padding that is larger on one side, nn.InstanceNorm2d without weights, nn.PReLU, nn.Fold, detach */

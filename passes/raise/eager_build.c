@@ -203,7 +203,7 @@ variable(struct writer *w, struct str name, struct arg *out)
 	switch (motif_is(w->motif, (unsigned)i)) {
 	case MOTIF_NUMBER:
 		scalar_of(g, v, &number);
-		*out = x->data == DATA_FLOATS ? arg_float(number) : arg_int((int64_t)number);
+		*out = x->data == DATA_FLOATS ? arg_float(number) : arg_int(g->ints[x->data_at].n);
 		return true;
 	case MOTIF_INTS:
 		*out = (struct arg){.kind = ARG_INTS, .first = ints_add(g, g->ints + x->data_at, x->ndata), .count = x->ndata};

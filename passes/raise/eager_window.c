@@ -25,14 +25,14 @@ read_slice(const struct raiser *r, uint32_t n, struct slice *s)
 	if (!is_op(g, n, OP_ONNX_SLICE) || !scalar_of(g, operand_of(g, n, 1), &start) || !scalar_of(g, operand_of(g, n, 2), &end) ||
 	    (operand_of(g, n, 3) && !scalar_of(g, operand_of(g, n, 3), &axis)) || (operand_of(g, n, 4) && !scalar_of(g, operand_of(g, n, 4), &step)) || step != 1)
 		return false;
-	*s = (struct slice){.x = operand_of(g, n, 0), .axis = (int64_t)axis};
+	*s = (struct slice){.x = operand_of(g, n, 0), .axis = axis > -MAX_RANK - 1.0 && axis < MAX_RANK ? (int64_t)axis : MAX_RANK};
 	if (!eager_size(r, s->x, dim, &rank) || !wrap_axis(&s->axis, rank))
 		return false;
 	s->size = dim[s->axis];
 	start = start < 0 ? start + (double)s->size : start;
 	end = end < 0 ? end + (double)s->size : end;
-	s->start = start < 0 ? 0 : (int64_t)start;
-	s->end = end > (double)s->size ? s->size : (int64_t)end;
+	s->start = start < 0 ? 0 : start > (double)s->size ? s->size : (int64_t)start;
+	s->end = end < 0 ? 0 : end > (double)s->size ? s->size : (int64_t)end;
 	return true;
 }
 
