@@ -232,7 +232,7 @@ static void
 further_operators_equal_torch(void **state)
 {
 	(void)state;
-	run("further", 231);
+	run("further", 234);
 }
 
 static void

@@ -485,6 +485,15 @@ build_arange(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 }
 
 uint32_t
+build_bins(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	int64_t bins = call_int(c, "bins", 0);
+
+	(void)n;
+	return fresh_contiguous(c, 1, &bins, dt ? dt : x->g->dtype);
+}
+
+uint32_t
 build_linspace(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 {
 	int64_t steps = call_int(c, "steps", 0);
