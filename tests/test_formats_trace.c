@@ -297,6 +297,36 @@ hidden_names(void **state)
 	release_analysis(a);
 }
 
+/* Every whole number in what a viewer's script reads. */
+static void
+check_exact(const json_t *x)
+{
+	const char *key;
+	json_t *y;
+	size_t i;
+
+	if (json_is_integer(x))
+		assert_true(json_integer_value(x) < EXACT);
+	json_array_foreach(x, i, y)
+		check_exact(y);
+	json_object_foreach((json_t *)(uintptr_t)x, key, y)
+		check_exact(y);
+}
+
+static void
+written_exactly(const mc_report *r, const char *format)
+{
+	size_t n;
+	char *out = test_write(r, format, &n);
+	json_t *o = json_loads(out, 0, NULL);
+
+	assert_non_null(o);
+	assert_non_null(strstr(out, "9007199254740991"));
+	check_exact(o);
+	json_decref(o);
+	free(out);
+}
+
 /* 2^53 bytes and more are no numbers of a script: refused, or cut to the largest. */
 static void
 large(void **state)
@@ -322,6 +352,8 @@ large(void **state)
 	}
 	json_decref(o);
 	free(out);
+	written_exactly(a.r, "netron");
+	written_exactly(a.r, "model-explorer");
 	release_analysis(a);
 }
 

@@ -27,6 +27,7 @@ query(xmlDocPtr doc, const char *path)
 	long long n;
 
 	xmlXPathRegisterNs(c, (const xmlChar *)"g", (const xmlChar *)"http://graphml.graphdrawing.org/xmlns");
+	xmlXPathRegisterNs(c, (const xmlChar *)"y", (const xmlChar *)"http://www.yworks.com/xml/graphml");
 	xmlXPathRegisterNs(c, (const xmlChar *)"x", (const xmlChar *)"http://gexf.net/1.3");
 	o = xmlXPathEvalExpression((const xmlChar *)path, c);
 	assert_non_null(o);
@@ -94,6 +95,7 @@ check_graphml(const struct test_parsed *p, const char *text, size_t n)
 	assert_int_equal(query(doc, "count(//g:key[@attr.type='int'])"), 0);             /* 2^31 bytes are not much */
 	assert_true(query(doc, "count(//g:key[@yfiles.type='nodegraphics'])") == 1);
 	assert_int_equal(query(doc, "count(//g:node[not(g:data[@key='look'])])"), 0);    /* without, yEd draws nameless boxes */
+	assert_int_equal(query(doc, "count(//g:node[string-length(normalize-space(g:data[@key='look']//y:NodeLabel)) = 0])"), 0);
 	assert_int_equal(query(doc, "count(//g:key[contains(@attr.name,' ')])"), 0);
 	xmlFreeDoc(doc);
 }
