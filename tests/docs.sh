@@ -25,8 +25,9 @@ for shell in zsh fish; do
 	if $shell -n "$tmp/$shell"; then echo "ok - $shell reads it"; else echo "not ok - $shell reads it"; fi
 done
 if ! command -v man >/dev/null; then echo "# skipped: man is not there"; exit; fi
-complaints=$(man --warnings -l "$tmp/man" 2>&1 >/dev/null)
+mv "$tmp/man" "$tmp/memcrest.1"                # a name from which mandoc knows the section
+complaints=$(man --warnings -l "$tmp/memcrest.1" 2>&1 >/dev/null)
 if [ -z "$complaints" ]; then echo "ok - man reads it"; else echo "not ok - man: $complaints"; fi
 if ! command -v mandoc >/dev/null; then echo "# skipped: mandoc is not there"; exit; fi
-complaints=$(mandoc -Tlint -Wwarning "$tmp/man")
+complaints=$(mandoc -Tlint -Wwarning "$tmp/memcrest.1")
 if [ -z "$complaints" ]; then echo "ok - mandoc reads it"; else echo "not ok - mandoc: $complaints"; fi
