@@ -42,17 +42,6 @@ onnx_folded_from(struct onnx *l, const char *name, bool *alone)
 
 /* ---- what was done to it -------------------------------------------------------------------------------------------- */
 
-/* "unsqueeze_12" begins with "unsqueeze" */
-static struct str
-without_number(struct str name)
-{
-	uint32_t n = name.n;
-
-	while (n && name.p[n - 1] >= '0' && name.p[n - 1] <= '9')
-		n--;
-	return n && n < name.n && name.p[n - 1] == '_' ? str_sub(name, 0, n - 1) : name;
-}
-
 /* Operators on one tensor, or on one tensor and a number, whose result has as many elements; getitem: of a normalisation, which has several results. */
 static bool
 keeps_elements(struct str op)
@@ -68,7 +57,7 @@ keeps_elements(struct str op)
 static bool
 is_number_name(struct str name)
 {
-	return str_starts(name, S("val_")) && !str_eq(without_number(name), name);
+	return str_starts(name, S("val_")) && !str_eq(str_stem(name), name);
 }
 
 /*
@@ -78,7 +67,7 @@ is_number_name(struct str name)
 static struct str
 operators(struct onnx *l, uint32_t v, const char *name, const struct spec *s)
 {
-	struct str list = info_property(l, name, FOLDED_FROM), item, ops = S(""), own = without_number(onnx_str(name));
+	struct str list = info_property(l, name, FOLDED_FROM), item, ops = S(""), own = str_stem(onnx_str(name));
 	unsigned count = 0;
 
 	if (is_number_name(onnx_str(name)) && l->g->vals[v].rank == 2)
@@ -86,7 +75,7 @@ operators(struct onnx *l, uint32_t v, const char *name, const struct spec *s)
 	else if (!keeps_elements(own))
 		return S("");
 	while (onnx_next_item(&list, &item)) {
-		struct str op = without_number(item);
+		struct str op = str_stem(item);
 
 		if (str_eq(item, graph_str(l->g, s->full)) || is_number_name(item))
 			continue;
@@ -109,7 +98,7 @@ relative_bias(struct onnx *l, uint32_t v, const char *name)
 	if (l->g->vals[v].rank != 4 || !dtype_is_float(l->g->vals[v].dtype))
 		return 0;
 	while (onnx_next_item(&list, &item)) {
-		struct str op = without_number(item);
+		struct str op = str_stem(item);
 
 		table |= str_eq(op, S("embedding"));
 		causal |= str_eq(op, S("le")) || str_eq(op, S("tril"));
@@ -127,7 +116,7 @@ shows_parameter(const struct onnx *l, uint32_t v)
 
 	for (unsigned i = 0; x->rank != RANK_UNKNOWN && i < x->rank; i++)
 		large += val_dims(l->g, v)[i].n != 1;
-	return dtype_is_float(x->dtype) && (str_starts(name, S("embedding")) || str_starts(name, S("expand")) || large <= 1 || x->after);
+	return dtype_is_float(x->dtype) && (str_starts(name, S("embedding")) || str_starts(name, S("expand")) || large <= 1 || x->folded);
 }
 
 /* What compares positions in a mask that was computed from nothing but them: "ge" with a number, "le" with each other. */
@@ -138,13 +127,13 @@ onnx_note_comparison(struct onnx *l, uint32_t v, const char *name)
 	struct str list = info_property(l, name, FOLDED_FROM), own = onnx_str(name), rest = S(""), item;
 
 	for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++) {
-		bool found = str_eq(without_number(own), str_of(ops[i]));
+		bool found = str_eq(str_stem(own), str_of(ops[i]));
 
 		for (rest = list; !found && onnx_next_item(&rest, &item);)
-			found = str_eq(without_number(item), str_of(ops[i]));
+			found = str_eq(str_stem(item), str_of(ops[i]));
 		if (!found)
 			continue;
-		l->g->vals[v].after = graph_name(l->g, str_of(ops[i]));
+		l->g->vals[v].folded = graph_name(l->g, str_of(ops[i]));
 		return;
 	}
 }
@@ -156,7 +145,7 @@ onnx_note_folded(struct onnx *l, uint32_t v, const char *name, struct spec *s)
 	struct str ops = operators(l, v, name, s);
 
 	l->g->vals[v].full = s->full;
-	l->g->vals[v].after = ops.n ? graph_name(l->g, ops) : relative_bias(l, v, name);
+	l->g->vals[v].folded = ops.n ? graph_name(l->g, ops) : relative_bias(l, v, name);
 	if (!shows_parameter(l, v))
 		return;
 	l->g->vals[v].flags = VF_TRAINABLE;

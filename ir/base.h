@@ -48,6 +48,7 @@ struct str str_sub(struct str, uint32_t from, uint32_t to);
 int64_t str_find(struct str, char);                               /* -1 = not there */
 bool str_cut(struct str *rest, char sep, struct str *head);       /* head = up to sep; false when rest is used up */
 struct str str_trim(struct str);
+struct str str_stem(struct str name);                              /* "mul_15": "mul"; what has no number is its own */
 struct str path_last(struct str path);                             /* "a.b.c": "c" */
 struct str path_parent(struct str path);                           /* "a.b"; empty = there is none */
 bool str_int(struct str, int64_t *);

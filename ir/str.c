@@ -91,6 +91,16 @@ str_trim(struct str s)
 	return s;
 }
 
+struct str
+str_stem(struct str name)
+{
+	uint32_t n = name.n;
+
+	while (n && name.p[n - 1] >= '0' && name.p[n - 1] <= '9')
+		n--;
+	return n && n < name.n && name.p[n - 1] == '_' ? str_sub(name, 0, n - 1) : name;
+}
+
 static uint32_t
 path_cut(struct str path)
 {

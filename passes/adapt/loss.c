@@ -49,7 +49,7 @@ is_like_an_input(const struct graph *g, uint32_t out)
 		bool same = dtype_is_float(g->vals[v].dtype) && g->vals[v].rank == g->vals[out].rank;
 
 		for (unsigned k = 0; same && k < g->vals[out].rank; k++)
-			same = val_dims(g, v)[k].n == val_dims(g, out)[k].n;
+			same = val_dims(g, v)[k].n == val_dims(g, out)[k].n && val_dims(g, v)[k].expr == val_dims(g, out)[k].expr;
 		if (same)
 			return true;
 	}
@@ -87,8 +87,9 @@ choose(struct analysis *a, uint32_t out)
 	const struct graph *g = a->g;
 	enum loss_kind kind = LOSS_CROSS_ENTROPY;
 	const char *why = "the last dim is classes";
+	const struct sint *last = val_dims(g, out) + g->vals[out].rank - 1;
 
-	if (val_dims(g, out)[g->vals[out].rank - 1].n == 1) {
+	if (!last->expr && last->n == 1) {
 		kind = LOSS_MSE;
 		why = "one number is no choice among classes";
 	} else if (g->vals[out].rank == 3 && takes_tokens(g)) {

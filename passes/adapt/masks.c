@@ -97,7 +97,7 @@ look_at(const struct masks *m, uint32_t n, struct finding *f)
 static bool
 says_comparison(const struct graph *g, uint32_t v)
 {
-	return is_constant(g, v) && g->vals[v].dtype == DT_BOOL && g->vals[v].after;
+	return is_constant(g, v) && g->vals[v].dtype == DT_BOOL && g->vals[v].folded;
 }
 
 /* Inputs and buffers of whole numbers are positions, segments or padding masks; floats among them are something else. */
@@ -106,7 +106,7 @@ look_at_leaf(const struct masks *m, uint32_t v, struct finding *f)
 {
 	f->foreign |= !is_whole_number(m->g, v);
 	f->compares |= m->g->vals[v].dtype == DT_BOOL;
-	f->orders |= says_comparison(m->g, v) && !str_eq(graph_str(m->g, m->g->vals[v].after), S("ge"));
+	f->orders |= says_comparison(m->g, v) && !str_eq(graph_str(m->g, m->g->vals[v].folded), S("ge"));
 	f->from_input |= m->g->vals[v].kind == VAL_INPUT;
 }
 

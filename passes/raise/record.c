@@ -20,17 +20,6 @@ struct record {
 
 /* ---- names ------------------------------------------------------------------------------------------------------------------------ */
 
-/* "mul_15" without its number */
-static struct str
-base(struct str name)
-{
-	uint32_t n = name.n;
-
-	while (n && name.p[n - 1] >= '0' && name.p[n - 1] <= '9')
-		n--;
-	return n && n < name.n && name.p[n - 1] == '_' ? str_sub(name, 0, n - 1) : name;
-}
-
 /* The next "%name" of a record. */
 static bool
 next_name(struct str *rest, struct str *name)
@@ -146,7 +135,7 @@ missing(struct record *r, struct str args, struct str operand)
 	while (next_name(&args, &one)) {
 		uint32_t id = strtab_find(r->names, one);
 
-		if ((!id || (id < r->val_cap && r->val[id])) && str_eq(base(one), base(operand)))
+		if ((!id || (id < r->val_cap && r->val[id])) && str_eq(str_stem(one), str_stem(operand)))
 			return one;
 	}
 	return S("");
@@ -204,7 +193,7 @@ read_node(struct record *r, uint32_t n)
 static bool
 is_detached(struct record *r, struct str name)
 {
-	return (str_eq(name, S("detach")) || str_eq(base(name), S("detach"))) && !strtab_find(r->names, name);
+	return (str_eq(name, S("detach")) || str_eq(str_stem(name), S("detach"))) && !strtab_find(r->names, name);
 }
 
 /* As many operands as the record has names, which stand in the same order: those that it knows have the names it gives them. */

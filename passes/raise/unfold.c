@@ -202,7 +202,7 @@ static void
 unfold_operators(struct unfold *u, uint32_t v, uint32_t p)
 {
 	struct graph *g = u->g;
-	struct str ops = graph_str(g, g->vals[v].after), op;
+	struct str ops = graph_str(g, g->vals[v].folded), op;
 	struct sint dim[MAX_RANK], all[MAX_RANK];
 	unsigned rank = parameter_dims(u, v, ops, dim);
 	bool views = memmem(ops.p, ops.n, "squeeze", 7) || memmem(ops.p, ops.n, "view", 4) || memmem(ops.p, ops.n, "reshape", 7) || memmem(ops.p, ops.n, "getitem", 7);
@@ -230,7 +230,7 @@ unfold_operators(struct unfold *u, uint32_t v, uint32_t p)
 static bool
 is_relative(const struct unfold *u, uint32_t v)
 {
-	return str_starts(graph_str(u->g, u->g->vals[v].after), S("relative"));
+	return str_starts(graph_str(u->g, u->g->vals[v].folded), S("relative"));
 }
 
 static uint32_t
@@ -251,7 +251,7 @@ unfold_relative(struct unfold *u, uint32_t v, uint32_t p)
 	static const int64_t turned[] = {2, 0, 1};
 	struct graph *g = u->g;
 	struct sint d[4], axes[3];
-	bool causal = str_ends(graph_str(g, g->vals[v].after), S("causal"));
+	bool causal = str_ends(graph_str(g, g->vals[v].folded), S("causal"));
 	uint32_t user = u->user[v], ids, rows, heads, all, n;
 
 	memcpy(d, val_dims(g, v), sizeof d);
@@ -316,7 +316,7 @@ forget(struct unfold *u, uint32_t v)
 
 	x->flags = 0;
 	x->data = DATA_NONE;
-	x->full = x->after = 0;
+	x->full = x->folded = 0;
 	u->count++;
 }
 
@@ -342,7 +342,7 @@ unfold(struct unfold *u, uint32_t v, uint32_t p)
 		forget(u, v);
 		return;
 	}
-	if (g->vals[v].after && !is_relative(u, v)) {
+	if (g->vals[v].folded && !is_relative(u, v)) {
 		unfold_operators(u, v, p);
 		forget(u, v);
 		return;
@@ -401,6 +401,8 @@ pass_unfold(struct analysis *a)
 	}
 	if (!u.count)
 		return true;
+	if (u.nbias)
+		assume(a, "tables of position biases that the exporter folded have as many rows as there are positions: how many they have is not in the file (%u)", u.nbias);
 	assume(a, "parameters that the exporter folded into constants are as large as what it kept of them (%u)", u.count);
 	graph_splice(a->g, u.nold, u.behind);
 	return true;
