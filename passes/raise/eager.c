@@ -142,6 +142,19 @@ keep_node(struct raiser *r, uint32_t n)
 	}
 }
 
+/* Nothing in the motif has a record of its own: it is what the exporter made of the one operator. What others use, too, may come from another. */
+static bool
+is_one_record(const struct raiser *r)
+{
+	for (unsigned i = 1; i < r->m.nnode; i++) {
+		uint32_t fx = r->g->nodes[r->m.node[i]].fx;
+
+		if (!r->m.shared[i] && fx && fx != r->g->nodes[r->s.n].fx)
+			return false;
+	}
+	return true;
+}
+
 static bool
 raise_node(struct raiser *r)
 {
@@ -151,7 +164,7 @@ raise_node(struct raiser *r)
 
 		if (row->record && !str_starts(graph_str(r->g, r->g->nodes[r->s.n].fx_target), str_of(row->record)))
 			continue;
-		if (!motif_match(row->motif, &r->s, r->s.n, &r->m) || !is_private(r))
+		if (!motif_match(row->motif, &r->s, r->s.n, &r->m) || !is_private(r) || (row->record && !is_one_record(r)))
 			continue;
 		if ((row->code ? row->code(r) : eager_write(r, row->motif, row->result)) && is_replaced(r, r->s.n))
 			return true;
@@ -245,7 +258,7 @@ bool
 pass_eager(struct analysis *a)
 {
 	struct graph *g = a->g;
-	struct raiser r = {.s = {.a = a, .g = g, .bound = true}, .g = g, .nold = g->nnode, .shows_casts = shows_casts(g)};
+	struct raiser r = {.s = {.a = a, .g = g, .bound = true}, .g = g, .nold = g->nnode, .shows_casts = shows_casts(g), .mean_squares = takes_mean_squares(g)};
 	uint32_t nval = g->nval;
 	bool any = false;
 
