@@ -92,7 +92,7 @@ eager_adaptive_pool(struct raiser *r)
 	int64_t cells[4], first, second;
 	uint32_t x = pooled(r, r->m.var[0], cells);
 
-	if (!x || axes->ndata != 2 || attr_int(&r->s, "keepdims"))
+	if (!x || axes->data != DATA_INTS || axes->ndata != 2 || attr_int(&r->s, "keepdims"))
 		return false;
 	first = r->g->ints[axes->data_at].n;
 	second = r->g->ints[axes->data_at + 1].n;

@@ -117,15 +117,25 @@ eager_unsqueeze(struct raiser *r)
 	return true;
 }
 
-/* Nothing, or x.contiguous(), which only the record of the operator tells. */
+/* x.contiguous(), by the record of the operator; without a record a transposed tensor under the name of a copy. */
+static bool
+is_contiguous(const struct graph *g, uint32_t n)
+{
+	struct str args = graph_str(g, g->nodes[n].fx_args), target = graph_str(g, g->nodes[n].fx_target);
+
+	uint32_t x = maker_of(g, operand_of(g, n, 0));
+
+	if (!target.n)
+		return x && g->nodes[x].op == OP_ONNX_TRANSPOSE && str_eq(str_stem(graph_str(g, g->vals[node_outs(g, n)[0]].name)), S("clone"));
+	return str_starts(target, S("aten.clone")) && args.n && memmem(args.p, args.n, "contiguous_format", 17);
+}
+
 bool
 eager_identity(struct raiser *r)
 {
-	struct graph *g = r->g;
-	struct str args = graph_str(g, g->nodes[r->s.n].fx_args);
 	uint32_t n;
 
-	if (!str_starts(graph_str(g, g->nodes[r->s.n].fx_target), S("aten.clone")) || !args.n || !memmem(args.p, args.n, "contiguous_format", 17)) {
+	if (!is_contiguous(r->g, r->s.n)) {
 		eager_same(r, r->m.var[0]);
 		return true;
 	}
@@ -139,7 +149,7 @@ static bool
 is_axis(const struct graph *g, uint32_t axes, int64_t want, int64_t rank)
 {
 	const struct val *x = &g->vals[axes];
-	int64_t at = x->ndata == 1 ? g->ints[x->data_at].n : rank;
+	int64_t at = x->data == DATA_INTS && x->ndata == 1 ? g->ints[x->data_at].n : rank;
 
 	return at == want || at + rank == want;
 }

@@ -214,7 +214,7 @@ scalar_of(const struct graph *g, uint32_t v, double *out)
 {
 	const struct val *x = &g->vals[v];
 
-	if (!v || x->ndata != 1 || x->kind == VAL_PARAM || x->kind == VAL_BUFFER || x->rank > 1)
+	if (!v || x->data == DATA_NONE || x->ndata != 1 || x->kind == VAL_PARAM || x->kind == VAL_BUFFER || x->rank > 1)
 		return false;
 	if (x->data == DATA_FLOATS)
 		*out = g->floats[x->data_at];
@@ -413,5 +413,17 @@ shows_casts(const struct graph *g)
 	for (uint32_t n = 1; n < g->nnode; n++)
 		if (g->nodes[n].op == OP_ONNX_CAST && g->vals[operand_of(g, n, 0)].dtype == DT_FP32 && g->vals[node_outs(g, n)[0]].dtype == DT_FP32)
 			return true;
+	return false;
+}
+
+bool
+takes_mean_squares(const struct graph *g)
+{
+	for (uint32_t n = 1; n < g->nnode; n++) {
+		uint32_t square = g->nodes[n].op == OP_ONNX_REDUCE_MEAN ? maker_of(g, operand_of(g, n, 0)) : 0, x = square ? maker_of(g, operand_of(g, square, 0)) : 0;
+
+		if (square && g->nodes[square].op == OP_ONNX_POW && !(x && g->nodes[x].op == OP_ONNX_SUB))
+			return true;
+	}
 	return false;
 }
