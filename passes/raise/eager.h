@@ -17,6 +17,7 @@ struct raiser {
 	uint32_t angles, cosines, sines;   /* rotary tables that were made, and of what; 0 = none yet */
 	uint32_t pad;                      /* the last padding that was made in front of a convolution or pooling; 0 = none yet */
 	bool shows_casts;                  /* the file has conversions that change nothing in it */
+	bool mean_squares;                 /* its norms take no mean, as those of most language models */
 	struct match m;
 };
 

@@ -351,10 +351,41 @@ reads_cast(const struct raiser *r, uint32_t v)
 	return false;
 }
 
+static bool
+is_scaled(const struct graph *g, uint32_t n)
+{
+	double c;
+
+	return n && g->nodes[n].op == OP_ONNX_MUL && (scalar_of(g, operand_of(g, n, 0), &c) || scalar_of(g, operand_of(g, n, 1), &c));
+}
+
+static bool
+passes_scores(unsigned op)
+{
+	return op == OP_ONNX_ADD || op == OP_ONNX_WHERE || op == OP_ONNX_RESHAPE;
+}
+
+/* Scores that were multiplied by a number, as the function that libraries share does; older encoders divide, or scale the queries. Through masks. */
+static bool
+is_multiplied(const struct graph *g, uint32_t scores)
+{
+	uint32_t n = maker_of(g, scores);
+
+	for (unsigned depth = 0; n && depth < 4 && passes_scores(g->nodes[n].op); depth++) {
+		uint32_t other = g->nodes[n].op == OP_ONNX_ADD ? maker_of(g, operand_of(g, n, 1)) : 0;
+
+		if (is_scaled(g, other))
+			return true;
+		n = maker_of(g, operand_of(g, n, g->nodes[n].op == OP_ONNX_WHERE ? 1 : 0));
+	}
+	return is_scaled(g, n);
+}
+
 /*
  * softmax(scores, dtype=float32).to(q.dtype), as libraries of language models write it, is nothing but softmax in an fp32 file. The source line
  * decides, or the exporter's record; older exporters write the dtype as a Cast behind it. Where the file has none of these, attention that is written
- * out is taken to do so, if its heads have an axis of their own: who multiplies all heads of the batch at once does not convert.
+ * out is taken to do so, if its heads have an axis of their own (who multiplies all heads of the batch at once does not convert) and its scores were
+ * multiplied by a number, or its norms are a language model's.
  */
 static bool
 runs_in_fp32(const struct raiser *r)
@@ -372,7 +403,9 @@ runs_in_fp32(const struct raiser *r)
 		return memmem(args.p, args.n, "float32", 7) != NULL;
 	if (r->g->vals[scores].rank != 4 || !weighs_values(r, node_outs(r->g, r->s.n)[0]))
 		return false;
-	return !r->shows_casts || reads_cast(r, node_outs(r->g, r->s.n)[0]);
+	if (r->shows_casts)
+		return reads_cast(r, node_outs(r->g, r->s.n)[0]);
+	return r->mean_squares || is_multiplied(r->g, scores);
 }
 
 bool
