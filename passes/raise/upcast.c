@@ -388,6 +388,8 @@ pass_upcast(struct analysis *a)
 	find_users(&u);
 	find_tables(&u);
 	for (uint32_t n = 1; n < u.nold; n++)
+		u.unscaled |= g->nodes[n].op == OP_ONNX_SOFTMAX && upcast_is_unscaled(g, n);
+	for (uint32_t n = 1; n < u.nold; n++)
 		convert_tables(&u, n);
 	for (uint32_t n = 1; n < u.nold; n++)
 		switch (g->nodes[n].op) {

@@ -13,6 +13,7 @@ struct upcast {
 	uint32_t nval;
 	struct motif *root[2];     /* one over the root of a mean of squares */
 	bool *table;               /* by value */
+	bool unscaled;             /* the file has attention whose scores nobody scales */
 	struct calls calls;        /* when they are needed */
 	unsigned norms, tables, losses, decays;
 };
@@ -26,5 +27,6 @@ uint32_t upcast_result(struct upcast *, uint32_t node, uint32_t behind, uint32_t
 
 /* upcast_norm.c */
 void upcast_norm(struct upcast *, uint32_t root);
+bool upcast_is_unscaled(const struct graph *, uint32_t softmax);
 
 #endif

@@ -86,11 +86,36 @@ convert_centred(struct upcast *u, uint32_t root, uint32_t centred)
 	return true;
 }
 
-/* A class called LayerNorm that takes no mean is T5's or made after it: hidden_states.to(float32).pow(2).mean(), while the product reads what came in. */
 static bool
-is_called_layer_norm(const struct graph *g, uint32_t n)
+is_scaled(const struct graph *g, uint32_t v)
 {
-	return g->nodes[n].scope && str_ends(graph_str(g, g->scopes[g->nodes[n].scope].cls), S("LayerNorm"));
+	uint32_t n = maker_of(g, v);
+	double c;
+
+	return n && (g->nodes[n].op == OP_ONNX_MUL || g->nodes[n].op == OP_ONNX_DIV) && scalar_of(g, operand_of(g, n, 1), &c) && c != 1;
+}
+
+/* Softmax of products, with a bias and masks, that neither the scores nor the queries nor the keys were scaled for. */
+bool
+upcast_is_unscaled(const struct graph *g, uint32_t softmax)
+{
+	uint32_t v = operand_of(g, softmax, 0), n = maker_of(g, v);
+
+	for (unsigned depth = 0; n && depth < 4 && g->nodes[n].op == OP_ONNX_ADD; depth++)
+		n = maker_of(g, v = operand_of(g, n, maker_of(g, operand_of(g, n, 0)) ? 0 : 1));
+	return n && g->nodes[n].op == OP_ONNX_MATMUL && !is_scaled(g, operand_of(g, n, 0)) && !is_scaled(g, operand_of(g, n, 1));
+}
+
+/*
+ * T5's norm, and those made after it, takes hidden_states.to(float32).pow(2).mean(), while the product reads what came in: a class called LayerNorm that
+ * takes no mean, or, in files without classes, the norm beside attention that does not scale its scores.
+ */
+static bool
+is_called_layer_norm(const struct upcast *u, uint32_t n)
+{
+	const struct graph *g = u->g;
+
+	return g->nodes[n].scope ? str_ends(graph_str(g, g->scopes[g->nodes[n].scope].cls), S("LayerNorm")) : u->unscaled && !g->nodes[n].fx;
 }
 
 #define MOST_GATE 8u
@@ -196,7 +221,7 @@ upcast_norm(struct upcast *u, uint32_t n)
 	line = line_of(g, square);
 	v = upcast_converted(u, x, square - 1, square, NF_UPCAST);
 	upcast_read_instead(g, square, x, v);
-	if (!says(line, "float32") && !says(line, ".float()") && !is_called_layer_norm(g, n)) {
+	if (!says(line, "float32") && !says(line, ".float()") && !is_called_layer_norm(u, n)) {
 		upcast_read_instead(g, normed, x, v);
 		line = line_of(g, normed);
 		if (str_cut(&line, ' ', &name) && str_starts(line, S("= ")))
