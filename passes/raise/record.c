@@ -15,7 +15,7 @@ struct record {
 	struct strtab *names;      /* of values: those of the file, and those that were made */
 	uint32_t *val;             /* by number of a name: the value that was made for it, 0 = the file has it */
 	uint32_t val_cap;
-	unsigned count, detached;
+	unsigned count, detached, centred;
 };
 
 /* ---- names ------------------------------------------------------------------------------------------------------------------------ */
@@ -260,6 +260,46 @@ is_whole(const struct graph *g, uint32_t n)
 	return n + 1 == g->nnode || g->nodes[n + 1].fx != fx;
 }
 
+/* ---- without records ------------------------------------------------------------------------------------------------------------------ */
+
+static bool
+reads(const struct graph *g, uint32_t n, unsigned op, uint32_t v)
+{
+	return g->nodes[n].op == op && (operand_of(g, n, 0) == v || operand_of(g, n, 1) == v);
+}
+
+/* x - mean(x), squared: the node of the difference; 0 = it is none. */
+static uint32_t
+centred(const struct graph *g, uint32_t square)
+{
+	uint32_t sub = g->nodes[square].op == OP_ONNX_POW ? maker_of(g, operand_of(g, square, 0)) : 0, mean = sub ? maker_of(g, operand_of(g, sub, 1)) : 0;
+
+	if (!mean || g->nodes[sub].op != OP_ONNX_SUB || g->nodes[mean].op != OP_ONNX_REDUCE_MEAN || operand_of(g, mean, 0) != operand_of(g, sub, 0))
+		return 0;
+	return g->nodes[sub].fx_target ? 0 : sub;
+}
+
+/*
+ * Who writes a layer norm out, with rsqrt, takes the mean from x twice, for the variance and for the result, and the optimiser once. Quotients are what
+ * exporters make of nn.LayerNorm.
+ */
+static void
+centre_twice(struct record *r, uint32_t square)
+{
+	struct graph *g = r->g;
+	uint32_t sub = centred(g, square), x = sub ? node_outs(g, sub)[0] : 0;
+
+	for (uint32_t n = square + 1; sub && n < r->nold && n < square + 8; n++) {
+		if (!reads(g, n, OP_ONNX_MUL, x))
+			continue;
+		for (uint32_t i = 0; i < g->nodes[n].narg; i++)
+			if (node_args(g, n)[i].kind == ARG_VAL && node_args(g, n)[i].u.val == x)
+				node_args(g, n)[i] = arg_val(twin(r, x, n, str_fmt(g->c->a, "%.*s_again", SFMT(graph_str(g, g->vals[x].name)))));
+		r->centred++;
+		return;
+	}
+}
+
 bool
 pass_record(struct analysis *a)
 {
@@ -278,8 +318,12 @@ pass_record(struct analysis *a)
 	for (uint32_t n = 1; n < r.nold; n++)
 		if (is_whole(g, n))
 			read_node(&r, n);
-	if (!r.count && !r.detached)
+	for (uint32_t n = 1; n < r.nold; n++)
+		centre_twice(&r, n);
+	if (!r.count && !r.detached && !r.centred)
 		return true;
+	if (r.centred)
+		assume(a, "layer norms that are written out take the mean away twice, as libraries write them (%u)", r.centred);
 	if (r.detached)
 		assume(a, "detach, which the exporter left out, is taken from its record of the operators (%u)", r.detached);
 	if (r.count)
