@@ -52,7 +52,10 @@ eager_gather(struct raiser *r)
 	return true;
 }
 
-/* Positions that were expanded over the first dim before the exporter computed them, as its record says: they have one row. */
+/*
+ * Positions that were expanded over the first dim before the exporter computed them, as its record says: they have one row. Without a record they were,
+ * too: constants know nothing of the batch.
+ */
 static uint32_t
 one_row(struct raiser *r, uint32_t v)
 {
@@ -61,7 +64,7 @@ one_row(struct raiser *r, uint32_t v)
 	unsigned rank = g->vals[v].rank;
 	uint32_t row, n;
 
-	if (g->vals[v].kind != VAL_CONST || rank < 2 || rank > MAX_RANK || !str_starts(eager_recorded(r, "aten.gather", 2), S("%expand")))
+	if (g->vals[v].kind != VAL_CONST || rank < 2 || rank > MAX_RANK || (g->nodes[r->s.n].fx_target && !str_starts(eager_recorded(r, "aten.gather", 2), S("%expand"))))
 		return v;
 	memcpy(dim, val_dims(g, v), rank * sizeof *dim);
 	dim[0] = SINT(1);
