@@ -43,6 +43,8 @@ struct spec {                      /* a line of the exporter's signature */
 	bool folded;               /* the file has a constant that was computed from it */
 };
 
+enum { STORED = 1, STORED_INSIDE };
+
 struct onnx {
 	struct ctx *c;
 	struct graph *g;
@@ -54,7 +56,7 @@ struct onnx {
 	uint32_t *op_of;               uint32_t op_cap;          /* by interned target: operator + 1 */
 	uint32_t *expr_of;             uint32_t expr_cap;        /* by interned text of a dim */
 	uint32_t *maker;               uint32_t maker_cap;       /* while a graph is sorted, by name: node + 1 */
-	uint32_t *stored;              uint32_t stored_cap;      /* by value: it is an initializer, not one of the signature's */
+	uint32_t *stored;              uint32_t stored_cap;      /* by value: it is an initializer, not one of the signature's, of the graph or of a branch */
 	struct strtab *functions;  /* id = number of the function + 1 */
 	struct strtab *targets;    /* parameters that the signature names: id = number of the spec */
 	struct spec *spec;             uint32_t nspec, spec_cap;
@@ -127,6 +129,7 @@ struct spec *onnx_folded_from(struct onnx *, const char *name, bool *alone);    
 void onnx_note_folded(struct onnx *, uint32_t val, const char *name, struct spec *);
 void onnx_note_comparison(struct onnx *, uint32_t val, const char *name);
 void onnx_find_computed_weights(struct onnx *);
+void onnx_guess_folded(struct onnx *);
 
 /* onnx_tied.c */
 void onnx_find_ties(struct onnx *);

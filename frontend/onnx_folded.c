@@ -1,6 +1,7 @@
 /*
- * ONNX files: constants that the dynamo exporter's optimiser computed from a parameter. It lists what each was computed from: the parameter, numbers, and
- * the names of the FX nodes in between, which begin with their operators' names. Those that keep the number of elements are noted for the pass unfold.
+ * ONNX files: constants that an exporter's optimiser computed from a parameter. The dynamo exporter lists what each was computed from: the parameter,
+ * numbers, and the names of the FX nodes in between, which begin with their operators' names. Those that keep the number of elements are noted for the
+ * pass unfold. Without that list the constant's own name and its place tell: one number for each channel of what the model computed.
  */
 #include "onnx.h"
 
@@ -17,7 +18,32 @@ info_property(struct onnx *l, const char *name, const char *key)
 	return b->info && b->info_frame == l->frame ? onnx_property(b->info->metadata_props, b->info->n_metadata_props, key) : S("");
 }
 
-/* The one parameter or buffer that the tensor was computed from; alone = from nothing else. NULL = none, or several. */
+/* Operators on one tensor, or on one tensor and a number, whose result has as many elements; getitem: of a normalisation, which has several results. */
+static bool
+keeps_elements(struct str op)
+{
+	static const char *const ops[] = {"add", "sub", "mul", "div", "neg", "exp", "abs", "log", "sqrt", "square", "sigmoid", "tanh", "softplus", "unsqueeze", "squeeze", "view", "reshape", "getitem"};
+
+	for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
+		if (str_eq(op, str_of(ops[i])))
+			return true;
+	return false;
+}
+
+static bool
+is_view_name(struct str op)
+{
+	return str_eq(op, S("unsqueeze")) || str_eq(op, S("squeeze")) || str_eq(op, S("view")) || str_eq(op, S("reshape"));
+}
+
+/* An operator whose result is not its operand in another shape. */
+static bool
+computes(struct str op)
+{
+	return keeps_elements(op) && !is_view_name(op);
+}
+
+/* The one parameter or buffer that the tensor was computed from; alone = it is nothing else. NULL = none, or several. */
 struct spec *
 onnx_folded_from(struct onnx *l, const char *name, bool *alone)
 {
@@ -36,23 +62,11 @@ onnx_folded_from(struct onnx *l, const char *name, bool *alone)
 			specs += !s->buffer;
 		}
 	}
-	*alone = items == 1;
+	*alone = items == 1 && !computes(str_stem(onnx_str(name)));
 	return specs == 1 ? found : NULL;
 }
 
 /* ---- what was done to it -------------------------------------------------------------------------------------------- */
-
-/* Operators on one tensor, or on one tensor and a number, whose result has as many elements; getitem: of a normalisation, which has several results. */
-static bool
-keeps_elements(struct str op)
-{
-	static const char *const ops[] = {"add", "sub", "mul", "div", "neg", "exp", "abs", "log", "sqrt", "square", "sigmoid", "tanh", "softplus", "unsqueeze", "squeeze", "view", "reshape", "getitem"};
-
-	for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
-		if (str_eq(op, str_of(ops[i])))
-			return true;
-	return false;
-}
 
 static bool
 is_number_name(struct str name)
@@ -100,13 +114,32 @@ relative_bias(struct onnx *l, uint32_t v, const char *name)
 	while (onnx_next_item(&list, &item)) {
 		struct str op = str_stem(item);
 
-		table |= str_eq(op, S("embedding"));
+		table |= str_eq(op, S("embedding")) || str_eq(op, S("index"));
 		causal |= str_eq(op, S("le")) || str_eq(op, S("tril"));
 	}
 	return table ? graph_name(l->g, causal ? S("relative causal") : S("relative")) : 0;
 }
 
-/* It shows the parameter's size if it is rows of a table, was expanded, has one dim among others of size 1, or as many elements as the parameter. */
+static bool
+is_named(struct str stem, const char *const *names)
+{
+	for (; *names; names++)
+		if (str_eq(stem, str_of(*names)))
+			return true;
+	return false;
+}
+
+/* Positions' rows in front of the batch, as resizing them to the picture's size or joining their parts leaves them: a tensor of their own. */
+static bool
+is_position_table(const struct graph *g, uint32_t v, struct str stem)
+{
+	static const char *const last[] = {"cat", "permute", "transpose", "view", "reshape", "slice", NULL};
+	const struct sint *d = val_dims(g, v);
+
+	return g->vals[v].rank == 3 && !d[0].expr && d[0].n == 1 && d[1].n > 1 && d[2].n > 1 && is_named(stem, last);
+}
+
+/* It shows the parameter's size if it is rows of a table or of positions, was expanded, has one dim among others of size 1, or as many elements as the parameter. */
 static bool
 shows_parameter(const struct onnx *l, uint32_t v)
 {
@@ -145,7 +178,7 @@ onnx_note_folded(struct onnx *l, uint32_t v, const char *name, struct spec *s)
 	struct str ops = operators(l, v, name, s);
 
 	l->g->vals[v].full = s->full;
-	l->g->vals[v].folded = ops.n ? graph_name(l->g, ops) : relative_bias(l, v, name);
+	l->g->vals[v].folded = ops.n ? graph_name(l->g, ops) : is_position_table(l->g, v, str_stem(onnx_str(name))) ? graph_name(l->g, S("clone")) : relative_bias(l, v, name);
 	if (!shows_parameter(l, v))
 		return;
 	l->g->vals[v].flags = VF_TRAINABLE;
@@ -167,5 +200,186 @@ onnx_find_computed_weights(struct onnx *l)
 			continue;
 		x->flags = VF_TRAINABLE;
 		s->folded = true;
+	}
+}
+
+/* ---- without a list ---------------------------------------------------------------------------------------------------------- */
+
+/* What an exporter called a constant: after its last operator, or by a number alone (empty). */
+static bool
+made_by(struct str name, struct str *op)
+{
+	struct str stem = str_stem(name);
+
+	*op = S("");
+	if (memmem(name.p, name.n, "::", 2) || is_number_name(name))
+		return true;
+	*op = stem;
+	return keeps_elements(stem) && !str_eq(stem, S("getitem"));
+}
+
+/* One dim, of several elements, among others of size 1; *last = it is the last one. */
+static bool
+is_per_channel(const struct graph *g, uint32_t v, bool *last)
+{
+	const struct val *x = &g->vals[v];
+	unsigned large = 0;
+
+	*last = false;
+	for (unsigned i = 0; x->rank != RANK_UNKNOWN && i < x->rank; i++)
+		if (val_dims(g, v)[i].expr || val_dims(g, v)[i].n != 1) {
+			large++;
+			*last = i + 1u == x->rank;
+		}
+	return large == 1;
+}
+
+static bool
+is_elementwise(unsigned op)
+{
+	return op == OP_ONNX_MUL || op == OP_ONNX_ADD || op == OP_ONNX_SUB || op == OP_ONNX_DIV;
+}
+
+/* Values that parameters have a part in, and those that a softmax is taken of. */
+static void
+find_computed(const struct graph *g, bool *computed, bool *score)
+{
+	for (uint32_t n = 1; n < g->nnode; n++) {
+		bool any = false;
+
+		for (struct operands it = operands_of(g, n); operand_next(&it);)
+			any |= computed[it.val] || g->vals[it.val].kind == VAL_PARAM;
+		for (unsigned i = 0; any && i < g->nodes[n].nout; i++)
+			computed[node_outs(g, n)[i]] = dtype_is_float(g->vals[node_outs(g, n)[i]].dtype);
+	}
+	for (uint32_t n = g->nnode; n-- > 1;)
+		if (g->nodes[n].op == OP_ONNX_SOFTMAX || (is_elementwise(g->nodes[n].op) && score[node_outs(g, n)[0]]))
+			for (struct operands it = operands_of(g, n); operand_next(&it);)
+				score[it.val] = true;
+}
+
+static bool
+is_stored_const(const struct onnx *l, uint32_t v)
+{
+	return l->g->vals[v].kind == VAL_CONST && !l->g->vals[v].full && v < l->stored_cap && l->stored[v];
+}
+
+/* The constant was computed from a parameter that the file does not have: by these operators; none = a view, or rows of a table. */
+static void
+take_from(struct onnx *l, uint32_t v, struct str ops)
+{
+	struct graph *g = l->g;
+	uint32_t p = val_new(g, VAL_NONE, str_fmt(l->c->a, "%.*s_weight", SFMT(graph_str(g, g->vals[v].name))));
+
+	g->vals[v].full = g->vals[p].name;
+	g->vals[v].flags = VF_TRAINABLE;
+	g->vals[v].folded = ops.n ? graph_name(g, ops) : 0;
+}
+
+/* A bias for each head and two positions; masks are the same for all heads. */
+static bool
+is_bias_of_heads(const struct graph *g, uint32_t v, struct str stem)
+{
+	static const char *const last[] = {"expand", "permute", "unsqueeze", "clone", NULL};
+	const struct sint *d = val_dims(g, v);
+
+	return g->vals[v].rank == 4 && d[1].n > 1 && d[2].n > 1 && d[3].n > 1 && is_named(stem, last);
+}
+
+static void
+take_whole(struct onnx *l, uint32_t v)
+{
+	struct val *x = &l->g->vals[v];
+
+	x->kind = VAL_PARAM;
+	x->full = x->name;
+	x->data = DATA_NONE;
+	x->flags = VF_TRAINABLE;
+}
+
+/*
+ * What meets computed values element by element: rows of a table; a bias for each head; the parameter itself under another name; one number for each
+ * channel. A row that scores are added to is a mask.
+ */
+static void
+take_operand(struct onnx *l, uint32_t v, bool score)
+{
+	struct graph *g = l->g;
+	struct str op, name = graph_str(g, g->vals[v].name), stem = str_stem(name);
+	bool last;
+
+	if (!dtype_is_float(g->vals[v].dtype) || g->vals[v].rank == RANK_UNKNOWN)
+		return;
+	if (str_eq(stem, S("embedding")) && g->vals[v].rank > 1)
+		take_from(l, v, S(""));
+	else if (score && is_bias_of_heads(g, v, stem))
+		take_from(l, v, S("relative"));
+	else if (!score && str_eq(stem, S("expand")) && g->vals[v].rank == 3)
+		take_from(l, v, S(""));
+	else if (!score && is_position_table(g, v, stem))
+		take_from(l, v, S("clone"));
+	else if (!score && str_eq(stem, S("alias")))
+		take_whole(l, v);
+	else if (g->vals[v].rank == 0 && (str_eq(stem, S("exp")) || str_eq(stem, S("sigmoid")) || str_eq(stem, S("softplus"))))
+		take_from(l, v, stem);
+	else if (!is_per_channel(g, v, &last) || !made_by(name, &op) || (score && last && g->vals[v].rank > 1))
+		return;
+	else if (g->vals[v].rank == 1 && !op.n)
+		take_whole(l, v);
+	else
+		take_from(l, v, is_view_name(op) ? S("") : op);
+}
+
+/* A row beside computed ones, expanded over the batch: the token of a class, or of a mask. */
+static void
+take_token(struct onnx *l, uint32_t n, const bool *computed)
+{
+	struct graph *g = l->g;
+	bool any = false;
+
+	for (struct operands it = operands_of(g, n); operand_next(&it);)
+		any |= computed[it.val];
+	for (struct operands it = operands_of(g, n); any && operand_next(&it);)
+		if (is_stored_const(l, it.val) && dtype_is_float(g->vals[it.val].dtype) && g->vals[it.val].rank == 3 && str_eq(str_stem(graph_str(g, g->vals[it.val].name)), S("expand")))
+			take_from(l, it.val, S(""));
+}
+
+static bool
+is_reshaped(struct str op)
+{
+	return str_eq(op, S("view")) || str_eq(op, S("reshape")) || str_eq(op, S("view_as")) || str_eq(op, S("reshape_as"));
+}
+
+/* The weight of a convolution that is a view of something else: standardised weights, the one kind that libraries compute. */
+static void
+take_weight(struct onnx *l, uint32_t v)
+{
+	l->g->vals[v].kind = VAL_CONST;
+	take_from(l, v, S("getitem view"));
+}
+
+/* Of a file without a signature, once its parameters are known. */
+void
+onnx_guess_folded(struct onnx *l)
+{
+	struct graph *g = l->g;
+	uint32_t nval = g->nval;
+	bool *computed = NEW(l->c->a, bool, nval), *score = NEW(l->c->a, bool, nval);
+
+	find_computed(g, computed, score);
+	for (uint32_t n = 1; n < g->nnode; n++) {
+		uint32_t x = g->nodes[n].narg > 1 && node_args(g, n)[0].kind == ARG_VAL ? node_args(g, n)[0].u.val : 0;
+		uint32_t y = x && node_args(g, n)[1].kind == ARG_VAL ? node_args(g, n)[1].u.val : 0;
+
+		if (y && g->nodes[n].op == OP_ONNX_CONV && g->vals[y].kind == VAL_PARAM && is_reshaped(str_stem(graph_str(g, g->vals[y].name))))
+			take_weight(l, y);
+		if (g->nodes[n].op == OP_ONNX_CONCAT)
+			take_token(l, n, computed);
+		if (!y || !is_elementwise(g->nodes[n].op))
+			continue;
+		if (is_stored_const(l, y) && computed[x])
+			take_operand(l, y, score[y]);
+		else if (is_stored_const(l, x) && computed[y])
+			take_operand(l, x, score[x]);
 	}
 }

@@ -102,7 +102,7 @@ define_stored(struct onnx *l, const char *name, const Onnx__Tensor *t)
 	}
 	if (!onnx_define(l, VAL_CONST, name, &v) || !onnx_tensor(l, v, t))
 		return false;
-	*onnx_slot(l, &l->stored, &l->stored_cap, v) = 1;
+	*onnx_slot(l, &l->stored, &l->stored_cap, v) = l->depth ? STORED_INSIDE : STORED;
 	if (s && s->buffer && !dtype_is_float(l->g->vals[v].dtype))
 		l->g->vals[v].full = s->full;          /* positions: some of the buffer's */
 	if (s && !s->buffer)
@@ -214,7 +214,7 @@ static bool
 is_buffer_name(struct str name)
 {
 	static const char *const ends[] = {
-		"running_mean", "running_var", "num_batches_tracked", "inv_freq", "position_ids", "token_type_ids", "cos_cached", "sin_cached", "cos_cache", "sin_cache",
+		"running_mean", "running_var", "num_batches_tracked", "inv_freq", "embed_scale", "final_logits_bias", "position_ids", "token_type_ids", "cos_cached", "sin_cached", "cos_cache", "sin_cache",
 		"relative_position_index", "masked_bias", "attn_mask",
 	};
 
@@ -240,12 +240,34 @@ is_made_up(struct str name)
 	return memmem(name.p, name.n, "::", 2) || str_find(name, '/') >= 0 || is_number(name) || (str_starts(name, S("val_")) && is_number(str_sub(name, 4, name.n)));
 }
 
+/* What the dynamo exporter computed is called after the operator: "add_12", "scalar_tensor_default_1". */
 static bool
-is_model_name(const struct onnx *l, struct str name)
+is_operator_name(struct str name)
 {
-	if (is_made_up(name))
+	static const char *const others[] = {"getitem", "tmp", "clone", "alias", "empty_like", "ones_like", "zeros_like", "convert_element_type", "scalar_tensor"};
+	struct str stem = str_stem(name);
+	bool inplace;
+
+	if (str_ends(stem, S("_default")))
+		stem = str_sub(stem, 0, stem.n - 8);
+	for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+		if (str_eq(stem, str_of(others[i])))
+			return true;
+	return name.p[0] == '_' || str_ends(stem, S("_cast")) || memmem(name.p, name.n, "lifted", 6) || op_by_name(stem, &inplace) != OP_NONE;
+}
+
+/* A stored tensor with the model's own name for it: among the dynamo exporter's, only tables and vectors have one without a dot. */
+static bool
+is_models_own(const struct onnx *l, uint32_t v)
+{
+	const struct val *x = &l->g->vals[v];
+	struct str name = graph_str(l->g, x->name);
+
+	if (!name.n || is_made_up(name))
 		return false;
-	return str_find(name, '.') > 0 || !l->fx_names;
+	if (str_find(name, '.') > 0 || !l->fx_names)
+		return true;
+	return v < l->stored_cap && l->stored[v] == STORED && dtype_is_float(x->dtype) && x->rank != RANK_UNKNOWN && x->rank > 0 && !is_operator_name(name);
 }
 
 /* "weight" and "bias" where an operator has no more than these. */
@@ -278,20 +300,35 @@ made_name(struct onnx *l, uint32_t v, const struct use *u)
 	return graph_name(l->g, full);
 }
 
-/* Ones and zeros where an operator wants weights and the module has none (GroupNorm, taken apart). */
-static bool
-is_filler(const struct onnx *l, const struct val *x)
-{
-	for (uint32_t i = 1; i < x->ndata; i++)
-		if (x->data != DATA_FLOATS || l->g->floats[x->data_at + i] != l->g->floats[x->data_at])
-			return false;
-	return x->data == DATA_FLOATS && x->ndata > 0;
-}
-
 static bool
 from_pytorch(const struct onnx *l)
 {
 	return str_starts(l->g->producer, S("pytorch"));
+}
+
+static bool
+is_norm(unsigned op)
+{
+	return op == OP_ONNX_BATCH_NORM || op == OP_ONNX_LAYER_NORM || op == OP_ONNX_INSTANCE_NORM || op == OP_ONNX_GROUP_NORM;
+}
+
+/*
+ * Ones and zeros where a norm wants weights and the module has none, or is a function, or has them elsewhere (GroupNorm, taken apart). Exporters rename
+ * weights that they transpose: a norm's keep their names.
+ */
+static bool
+is_filler(const struct onnx *l, uint32_t v, const struct use *u)
+{
+	const struct val *x = &l->g->vals[v];
+
+	if (!is_norm(l->g->nodes[u->node].op))
+		return false;
+	if (from_pytorch(l) && !is_models_own(l, v))
+		return true;
+	for (uint32_t i = 1; i < x->ndata; i++)
+		if (x->data != DATA_FLOATS || l->g->floats[x->data_at + i] != l->g->floats[x->data_at])
+			return false;
+	return x->data == DATA_FLOATS && x->ndata > 0;
 }
 
 static void
@@ -299,7 +336,7 @@ judge(struct onnx *l, uint32_t v, const struct use *u, bool stored)
 {
 	struct val *x = &l->g->vals[v];
 	struct str name = graph_str(l->g, x->name);
-	bool own = stored && is_model_name(l, name), weight = u->weight && x->rank != RANK_UNKNOWN && x->rank > 0 && !is_filler(l, x);
+	bool own = stored && is_models_own(l, v), weight = u->weight && x->rank != RANK_UNKNOWN && x->rank > 0 && !is_filler(l, v, u);
 
 	if (!own && (!weight || (!stored && from_pytorch(l))))
 		return;                /* PyTorch's exporters store parameters; Constant nodes have what code computed */
@@ -430,9 +467,11 @@ onnx_find_params(struct onnx *l)
 
 			judge(l, v, &uses[v], stored);
 			stores |= g->vals[v].kind == VAL_PARAM;
-			g->vals[v].flags |= stored && g->vals[v].kind == VAL_CONST ? VF_STORED : 0;
+			g->vals[v].flags |= stored && g->vals[v].kind == VAL_CONST && !(l->fx_names && !is_models_own(l, v)) ? VF_STORED : 0;
 		}
 	if (!signature && !(stores && from_pytorch(l)))
 		judge_inputs(l, uses);
+	if (!signature && from_pytorch(l))
+		onnx_guess_folded(l);
 	add_counters(l);
 }

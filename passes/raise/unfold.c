@@ -118,7 +118,7 @@ parameter_dims(const struct unfold *u, uint32_t v, struct str ops, struct sint *
 	for (unsigned i = 0; i < g->vals[v].rank; i++)
 		if (!squeezed || val_dims(g, v)[i].expr || val_dims(g, v)[i].n != 1)
 			dim[rank++] = val_dims(g, v)[i];
-	if (!rank)
+	if (!rank && squeezed)
 		dim[rank++] = SINT(1);
 	return rank;
 }
@@ -328,6 +328,7 @@ unfold(struct unfold *u, uint32_t v, uint32_t p)
 	unsigned alone = only_dim(g, v);
 	bool view = alone < rank, table = !view && rank > 1 && !str_starts(graph_str(g, g->vals[v].name), S("expand"));
 	struct sint dim[MAX_RANK];
+	unsigned rows = table ? 2 : 1;
 	uint32_t n, ids;
 
 	memcpy(dim, val_dims(g, v), rank * sizeof *dim);
@@ -353,7 +354,9 @@ unfold(struct unfold *u, uint32_t v, uint32_t p)
 		u->count++;
 		return;
 	}
-	val_shape(g, p, table ? 2 : 1, dim + (view ? alone : rank - (table ? 2 : 1)));
+	if (!view && !table && rank > 2 && dim[rank - 2].n > 1 && g->nodes[u->user[v]].op != OP_ONNX_CONCAT)
+		rows = 2;              /* queries, of which all of the batch has the same; what stands beside others is one token for all places */
+	val_shape(g, p, rows, dim + (view ? alone : rank - rows));
 	if (view) {
 		n = node_before(u, OP_RESHAPE, u->user[v], v);
 		*node_arg(g, n, "self") = arg_val(p);
@@ -389,7 +392,7 @@ pass_unfold(struct analysis *a)
 		const struct val *x = &a->g->vals[v];
 		uint32_t p;
 
-		if (x->kind != VAL_CONST || !(x->flags & VF_TRAINABLE) || !x->rank || x->rank > MAX_RANK)
+		if (x->kind != VAL_CONST || !(x->flags & VF_TRAINABLE) || (!x->rank && !x->folded) || x->rank > MAX_RANK)
 			continue;
 		if (!u.user)
 			find_users(&u);
