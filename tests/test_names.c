@@ -66,6 +66,13 @@ names(void **state)
 		/* no lines: what a module with modules gives to the outermost function has a name there; if a loop called it, the next turn takes the name */
 		{"%a" T "relu(%x) @\"m\":\"M\"/\"m.f\":\"F\"\n%b" T "relu(%a)\n%c" T "relu(%b)\n", "a b c -b -c d e -a -d "},
 		{"%a" T "relu(%x) @\"m.0\":\"M\"/\"m.0.f\":\"F\"\n%b" T "relu(%a)\n%c" T "relu(%b)\n", "a b -a c -b -c d e -d "},
+		/* what is appended stays in the list; joined and not read again, the list is begun anew */
+		{"%a" T "relu(%x) !1 \"outs.append(f(x))\"\n%b" T "relu(%a) !2 \"h = f(outs[0])\"\n%c" T "relu(%b) !3 \"h = f(h)\"\n", "a b c -b d e -a -c -d "},
+		{"%a" T "relu(%x) !1 \"outs.append(f(x))\"\n%b" T "cat([%a]) !2 \"h = torch.cat(outs)\"\n%c" T "relu(%b) !1 \"outs.append(f(h))\"\n%d" T "relu(%c) !3 \"h = f(outs[0])\"\n", "a b -a c d -b e f -c -d -e "},
+		/* what turns of a loop made and is read in that order behind it is in a list; in the other order it may have been popped; one turn is none */
+		{"%a" T "relu(%x) @\"m.0\":\"M\"\n%b" T "relu(%a) @\"m.1\":\"M\"\n%c" T "relu(%a)\n%d" T "relu(%b)\n%e" T "add(%c, %d)\n", "a b c d e -c -d -e f g -a -b -f "},
+		{"%a" T "relu(%x) @\"m.0\":\"M\"\n%b" T "relu(%a) @\"m.1\":\"M\"\n%c" T "relu(%b)\n%d" T "relu(%a)\n%e" T "add(%c, %d)\n", "a b c -b d -a e -c -d -e f g -f "},
+		{"%a" T "relu(%x) @\"m.0\":\"M\"\n%b" T "relu(%a) @\"m.1\":\"M\"\n%c" T "relu(%b)\n%e" T "relu(%c)\n", "a b -a c -b d -c -d e f -e "},
 		/* no lines, the model in a wrapper: what nobody reads is in the model's output, unless the last turn of a loop made it */
 		{"%a" T "relu(%x) @\"m\":\"M\"/\"m.f\":\"F\"\n%b" T "relu(%x) @\"m\":\"M\"/\"m.blocks.0\":\"B\"\n%z" T "mul(%w, %w) @\"m\":\"M\"/\"m.h\":\"H\"\n"
 		    "%l : fp32[] = sum(%z) @\"m\":\"M\"\noutput %l\n", "a b -b c d -c -a "},

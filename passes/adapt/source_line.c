@@ -63,6 +63,16 @@ find_text(struct str s, const char *text)
 }
 
 struct str
+line_appends_to(struct str text)
+{
+	uint32_t n = 0;
+
+	while (n < text.n && line_name_char(text.p[n]))
+		n++;
+	return n && str_starts(str_sub(text, n, text.n), S(".append(")) ? str_sub(text, 0, n) : S("");
+}
+
+struct str
 line_dtype_of(struct str text)
 {
 	int64_t at = find_text(text, ".dtype"), from;
