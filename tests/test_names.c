@@ -142,7 +142,10 @@ dtype_of_a_name(void **state)
 	}
 }
 
-/* linspace is fp32 whatever the parameters are. Its conversion, which did nothing in an fp32 file, must have been to x's dtype: the product and the sum into h want one. */
+/*
+ * linspace is fp32 whatever the parameters are. Its conversion, which did nothing in an fp32 file, must have been to x's dtype: the product and the sum into h want one, and
+ * to convert a table of it to fp32 does nothing in any file. A name that has a dtype is hardly bound to fp32.
+ */
 static void
 dtype_that_is_wanted(void **state)
 {
@@ -151,11 +154,15 @@ dtype_that_is_wanted(void **state)
 		"%e : fp32[128, 256] = add(%x, %q)\n%y : fp32[128, 512] = linear(%e, %w)\n%l : fp32[] = sum(%y)\noutput %l\n",
 		"memcrest-ir 1\ninput %x : fp32[128, 256]\ninput %i : int64[128]\nparam %w \"w\" : fp32[256] trainable\n%h : fp32[128, 256] = mul(%x, %w)\n%p : fp32[256] = linspace(0, 1, 256)\n"
 		"%e : fp32[128, 256] = mul(%x, %p)\n%q : fp32[128, 256] = to(%e, fp32)\n%y : fp32[128, 256] = index_add(%h, 0, %i, %q)\n%l : fp32[] = sum(%y)\noutput %l\n",
+		"memcrest-ir 1\ninput %x : fp32[128, 256]\nparam %w \"w\" : fp32[256] trainable\nbuffer %b \"b\" : fp32[1]\n%p : fp32[256] = linspace(0, 1, 256, fp32)\n%o : fp32[256] = mul(%p, %b)\n"
+		"%c : fp32[256] = cos(%o)\n%q : fp32[256] = to(%c, fp32)\n%e : fp32[128, 256] = add(%x, %q)\n%y : fp32[128, 256] = mul(%e, %w)\n%l : fp32[] = sum(%y)\noutput %l\n",
+		"memcrest-ir 1\ninput %x : fp32[128, 256]\ninput %i : int64[256]\nparam %w \"w\" : fp32[256] trainable\n%q : fp32[256] = to(%i, fp32) !2 \"m = ids.to(dtype)\"\n"
+		"%e : fp32[128, 256] = add(%x, %q)\n%y : fp32[128, 256] = mul(%e, %w)\n%l : fp32[] = sum(%y)\noutput %l\n",
 	};
-	static const char *const ops[] = {"add", "index_add"};
+	static const char *const ops[] = {"add", "index_add", "add", "add"};
 
 	(void)state;
-	for (unsigned i = 0; i < 2; i++) {
+	for (unsigned i = 0; i < 4; i++) {
 		struct analysed a = test_analyse(graphs[i], "{\"optimizer\": \"sgd\", \"loss\": \"in-graph\", \"precision\": \"bf16\"}");
 		unsigned found = 0;
 
