@@ -66,6 +66,9 @@ names(void **state)
 		/* no lines: what a module with modules gives to the outermost function has a name there; if a loop called it, the next turn takes the name */
 		{"%a" T "relu(%x) @\"m\":\"M\"/\"m.f\":\"F\"\n%b" T "relu(%a)\n%c" T "relu(%b)\n", "a b c -b -c d e -a -d "},
 		{"%a" T "relu(%x) @\"m.0\":\"M\"/\"m.0.f\":\"F\"\n%b" T "relu(%a)\n%c" T "relu(%b)\n", "a b -a c -b -c d e -d "},
+		/* a loss broadcasts its operands: later uses are called after that, but q is bound anew and a goes */
+		{"%a" T "relu(%x) !1 \"q = f(x)\"\n%g : fp32[128], %h" T "broadcast_tensors([%a, %x]) !2 \"l = F.mse_loss(q, x)\"\n%b" T "mul(%g, %h) !2 \"l = F.mse_loss(q, x)\"\n"
+		    "%c" T "add(%g, %h) !3 \"q = q + x\"\n%d" T "relu(%c) !4 \"q = f(q)\"\n", "a b c -a d -c e f -b -d -e "},
 		/* what is appended stays in the list; joined and not read again, the list is begun anew */
 		{"%a" T "relu(%x) !1 \"outs.append(f(x))\"\n%b" T "relu(%a) !2 \"h = f(outs[0])\"\n%c" T "relu(%b) !3 \"h = f(h)\"\n", "a b c -b d e -a -c -d "},
 		{"%a" T "relu(%x) !1 \"outs.append(f(x))\"\n%b" T "cat([%a]) !2 \"h = torch.cat(outs)\"\n%c" T "relu(%b) !1 \"outs.append(f(h))\"\n%d" T "relu(%c) !3 \"h = f(outs[0])\"\n", "a b -a c d -b e f -c -d -e "},
