@@ -106,6 +106,47 @@ relative_bias(struct onnx *l, uint32_t v, const char *name)
 	return table ? graph_name(l->g, causal ? S("relative causal") : S("relative")) : 0;
 }
 
+static bool
+is_upsample(struct str op)
+{
+	return str_starts(op, S("upsample_")) || str_starts(op, S("_upsample_"));
+}
+
+/* Operators beside a resizing that only move what is there. */
+static bool
+moves_elements(struct str op)
+{
+	static const char *const ops[] = {"view", "reshape", "permute", "transpose", "unsqueeze", "squeeze", "slice", "cat", "clone", "contiguous"};
+
+	for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
+		if (str_eq(op, str_of(ops[i])))
+			return true;
+	return is_upsample(op);
+}
+
+/* Positions of a picture, resized to the one that the exporter ran with: "resized", with "cat" behind it if some, of a class token, were not. */
+static uint32_t
+resized_table(struct onnx *l, uint32_t v, const char *name, const struct spec *s)
+{
+	struct str list = info_property(l, name, FOLDED_FROM), item, own = str_stem(onnx_str(name));
+	const struct val *x = &l->g->vals[v];
+	bool resized = is_upsample(own), joined = str_eq(own, S("cat"));
+
+	if (!dtype_is_float(x->dtype) || (x->rank != 3 && x->rank != 4) || !moves_elements(own))
+		return 0;
+	while (onnx_next_item(&list, &item)) {
+		struct str op = str_stem(item);
+
+		if (str_eq(item, graph_str(l->g, s->full)) || is_number_name(item))
+			continue;
+		if (!moves_elements(op))
+			return 0;
+		resized |= is_upsample(op);
+		joined |= str_eq(op, S("cat"));
+	}
+	return resized && !(joined && x->rank == 4) ? graph_name(l->g, joined ? S("resized cat") : S("resized")) : 0;
+}
+
 /* It shows the parameter's size if it is rows of a table, was expanded, has one dim among others of size 1, or as many elements as the parameter. */
 static bool
 shows_parameter(const struct onnx *l, uint32_t v)
@@ -146,6 +187,8 @@ onnx_note_folded(struct onnx *l, uint32_t v, const char *name, struct spec *s)
 
 	l->g->vals[v].full = s->full;
 	l->g->vals[v].folded = ops.n ? graph_name(l->g, ops) : relative_bias(l, v, name);
+	if (!l->g->vals[v].folded)
+		l->g->vals[v].folded = resized_table(l, v, name, s);
 	if (!shows_parameter(l, v))
 		return;
 	l->g->vals[v].flags = VF_TRAINABLE;

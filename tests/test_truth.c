@@ -246,6 +246,7 @@ static const struct near {
 	{"blip_tiny.legacy.onnx", "blip_tiny--bf16", 0.0005, true},         /* .to(target_dtype) of parameters, softmax without a dtype */
 	{"pspnet_tiny.noopt.onnx", "pspnet_tiny--bf16", 0.0005, true},     /* GroupNorm as the exporter writes it before it optimises */
 	{"window_tiny.train.onnx", "window_tiny--long-bf16", 0.0001, false},       /* what is left of a mask is expanded over the batch */
+	{"positions_tiny.train.onnx", "positions_tiny--fp32", 0.0001, false},      /* positions that are resized to the picture, contiguous() of a turned one */
 	{"stablelm_tiny.legacy.onnx", "stablelm_tiny--lora", 0.002, true},  /* folded tables of sines converted to the dtype of q */
 };
 
