@@ -54,6 +54,7 @@ names(void **state)
 		    "%e" T "add(%d, %c) !7 \"h = self.drop(h) + residual\"\n%f" T "relu(%e) !8 \"h = f(h)\"\n", "a b c -a -b d e -d f -e g h -c -f -g "},
 		/* a line that only passes an argument binds no name */
 		{"%a" T "relu(%x) !2 \"h=f(x),\"\n%b" T "relu(%a) !1 \"y = self.g(\"\n%c" T "relu(%b) !3 \"y = f(y)\"\n", "a b -a c -b d e -c -d "},
+		{"%a" T "relu(%x) !2 \"h=f(x, y), mask=mask\"\n%b" T "relu(%a) !1 \"y = self.g(\"\n%c" T "relu(%b) !3 \"y = f(y)\"\n", "a b -a c -b d e -c -d "},
 		{"%a" T "relu(%x) !2 \"f(x), mask, causal=causal\"\n%b" T "relu(%a) !1 \"y = self.g(\"\n%c" T "relu(%b) !3 \"y = f(y)\"\n", "a b -a c -b d e -c -d "},
 		/* a module returns what nobody reads: the caller has a name for it until the next turn */
 		{"%a" T "relu(%x) @\"m.0\":\"M\" !1 \"h, s = m(h)\" !11 \"h = f(h)\"\n%b" T "tanh(%a) @\"m.0\":\"M\" !1 \"h, s = m(h)\" !12 \"s = g(h)\"\n"
