@@ -121,25 +121,47 @@ relative_bias(struct onnx *l, uint32_t v, const char *name)
 }
 
 static bool
-is_named(struct str stem, const char *const *names)
+is_upsample(struct str op)
 {
-	for (; *names; names++)
-		if (str_eq(stem, str_of(*names)))
-			return true;
-	return false;
+	return str_starts(op, S("upsample_")) || str_starts(op, S("_upsample_"));
 }
 
-/* Positions' rows in front of the batch, as resizing them to the picture's size or joining their parts leaves them: a tensor of their own. */
+/* Operators beside a resizing that only move what is there. */
 static bool
-is_position_table(const struct graph *g, uint32_t v, struct str stem)
+moves_elements(struct str op)
 {
-	static const char *const last[] = {"cat", "permute", "transpose", "view", "reshape", "slice", NULL};
-	const struct sint *d = val_dims(g, v);
+	static const char *const ops[] = {"view", "reshape", "permute", "transpose", "unsqueeze", "squeeze", "slice", "cat", "clone", "contiguous"};
 
-	return g->vals[v].rank == 3 && !d[0].expr && d[0].n == 1 && d[1].n > 1 && d[2].n > 1 && is_named(stem, last);
+	for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
+		if (str_eq(op, str_of(ops[i])))
+			return true;
+	return is_upsample(op);
 }
 
-/* It shows the parameter's size if it is rows of a table or of positions, was expanded, has one dim among others of size 1, or as many elements as the parameter. */
+/* Positions of a picture, resized to the one that the exporter ran with: "resized", with "cat" behind it if some, of a class token, were not. */
+static uint32_t
+resized_table(struct onnx *l, uint32_t v, const char *name, const struct spec *s)
+{
+	struct str list = info_property(l, name, FOLDED_FROM), item, own = str_stem(onnx_str(name));
+	const struct val *x = &l->g->vals[v];
+	bool resized = is_upsample(own), joined = str_eq(own, S("cat"));
+
+	if (!dtype_is_float(x->dtype) || (x->rank != 3 && x->rank != 4) || !moves_elements(own))
+		return 0;
+	while (onnx_next_item(&list, &item)) {
+		struct str op = str_stem(item);
+
+		if (str_eq(item, graph_str(l->g, s->full)) || is_number_name(item))
+			continue;
+		if (!moves_elements(op))
+			return 0;
+		resized |= is_upsample(op);
+		joined |= str_eq(op, S("cat"));
+	}
+	return resized && !(joined && x->rank == 4) ? graph_name(l->g, joined ? S("resized cat") : S("resized")) : 0;
+}
+
+/* It shows the parameter's size if it is rows of a table, was expanded, has one dim among others of size 1, or as many elements as the parameter. */
 static bool
 shows_parameter(const struct onnx *l, uint32_t v)
 {
@@ -178,7 +200,9 @@ onnx_note_folded(struct onnx *l, uint32_t v, const char *name, struct spec *s)
 	struct str ops = operators(l, v, name, s);
 
 	l->g->vals[v].full = s->full;
-	l->g->vals[v].folded = ops.n ? graph_name(l->g, ops) : is_position_table(l->g, v, str_stem(onnx_str(name))) ? graph_name(l->g, S("clone")) : relative_bias(l, v, name);
+	l->g->vals[v].folded = ops.n ? graph_name(l->g, ops) : relative_bias(l, v, name);
+	if (!l->g->vals[v].folded)
+		l->g->vals[v].folded = resized_table(l, v, name, s);
 	if (!shows_parameter(l, v))
 		return;
 	l->g->vals[v].flags = VF_TRAINABLE;
@@ -276,6 +300,28 @@ take_from(struct onnx *l, uint32_t v, struct str ops)
 	g->vals[v].folded = ops.n ? graph_name(g, ops) : 0;
 }
 
+static bool
+is_named(struct str stem, const char *const *names)
+{
+	for (; *names; names++)
+		if (str_eq(stem, str_of(*names)))
+			return true;
+	return false;
+}
+
+/* Positions' rows in front of the batch: resized to the size of the picture, beside the row of a class token or alone. 0 = it is none. */
+static uint32_t
+position_table(struct onnx *l, uint32_t v)
+{
+	static const char *const last[] = {"permute", "transpose", "view", "reshape", NULL};
+	const struct sint *d = val_dims(l->g, v);
+	struct str stem = str_stem(graph_str(l->g, l->g->vals[v].name));
+
+	if (l->g->vals[v].rank != 3 || d[0].expr || d[0].n != 1 || d[1].n < 2 || d[2].n < 2)
+		return 0;
+	return str_eq(stem, S("cat")) ? graph_name(l->g, S("resized cat")) : is_named(stem, last) ? graph_name(l->g, S("resized")) : 0;
+}
+
 /* A bias for each head and two positions; masks are the same for all heads. */
 static bool
 is_bias_of_heads(const struct graph *g, uint32_t v, struct str stem)
@@ -316,8 +362,8 @@ take_operand(struct onnx *l, uint32_t v, bool score)
 		take_from(l, v, S("relative"));
 	else if (!score && str_eq(stem, S("expand")) && g->vals[v].rank == 3)
 		take_from(l, v, S(""));
-	else if (!score && is_position_table(g, v, stem))
-		take_from(l, v, S("clone"));
+	else if (!score && position_table(l, v))
+		take_from(l, v, graph_str(g, position_table(l, v)));
 	else if (!score && str_eq(stem, S("alias")))
 		take_whole(l, v);
 	else if (g->vals[v].rank == 0 && (str_eq(stem, S("exp")) || str_eq(stem, S("sigmoid")) || str_eq(stem, S("softplus"))))

@@ -54,6 +54,7 @@ names(void **state)
 		    "%e" T "add(%d, %c) !7 \"h = self.drop(h) + residual\"\n%f" T "relu(%e) !8 \"h = f(h)\"\n", "a b c -a -b d e -d f -e g h -c -f -g "},
 		/* a line that only passes an argument binds no name */
 		{"%a" T "relu(%x) !2 \"h=f(x),\"\n%b" T "relu(%a) !1 \"y = self.g(\"\n%c" T "relu(%b) !3 \"y = f(y)\"\n", "a b -a c -b d e -c -d "},
+		{"%a" T "relu(%x) !2 \"h=f(x, y), mask=mask\"\n%b" T "relu(%a) !1 \"y = self.g(\"\n%c" T "relu(%b) !3 \"y = f(y)\"\n", "a b -a c -b d e -c -d "},
 		{"%a" T "relu(%x) !2 \"f(x), mask, causal=causal\"\n%b" T "relu(%a) !1 \"y = self.g(\"\n%c" T "relu(%b) !3 \"y = f(y)\"\n", "a b -a c -b d e -c -d "},
 		/* a module returns what nobody reads: the caller has a name for it until the next turn */
 		{"%a" T "relu(%x) @\"m.0\":\"M\" !1 \"h, s = m(h)\" !11 \"h = f(h)\"\n%b" T "tanh(%a) @\"m.0\":\"M\" !1 \"h, s = m(h)\" !12 \"s = g(h)\"\n"
@@ -66,6 +67,16 @@ names(void **state)
 		/* no lines: what a module with modules gives to the outermost function has a name there; if a loop called it, the next turn takes the name */
 		{"%a" T "relu(%x) @\"m\":\"M\"/\"m.f\":\"F\"\n%b" T "relu(%a)\n%c" T "relu(%b)\n", "a b c -b -c d e -a -d "},
 		{"%a" T "relu(%x) @\"m.0\":\"M\"/\"m.0.f\":\"F\"\n%b" T "relu(%a)\n%c" T "relu(%b)\n", "a b -a c -b -c d e -d "},
+		/* a loss broadcasts its operands: later uses are called after that, but q is bound anew and a goes */
+		{"%a" T "relu(%x) !1 \"q = f(x)\"\n%g : fp32[128], %h" T "broadcast_tensors([%a, %x]) !2 \"l = F.mse_loss(q, x)\"\n%b" T "mul(%g, %h) !2 \"l = F.mse_loss(q, x)\"\n"
+		    "%c" T "add(%g, %h) !3 \"q = q + x\"\n%d" T "relu(%c) !4 \"q = f(q)\"\n", "a b c -a d -c e f -b -d -e "},
+		/* what is appended stays in the list; joined and not read again, the list is begun anew */
+		{"%a" T "relu(%x) !1 \"outs.append(f(x))\"\n%b" T "relu(%a) !2 \"h = f(outs[0])\"\n%c" T "relu(%b) !3 \"h = f(h)\"\n", "a b c -b d e -a -c -d "},
+		{"%a" T "relu(%x) !1 \"outs.append(f(x))\"\n%b" T "cat([%a]) !2 \"h = torch.cat(outs)\"\n%c" T "relu(%b) !1 \"outs.append(f(h))\"\n%d" T "relu(%c) !3 \"h = f(outs[0])\"\n", "a b -a c d -b e f -c -d -e "},
+		/* what turns of a loop made and is read in that order behind it is in a list; in the other order it may have been popped; one turn is none */
+		{"%a" T "relu(%x) @\"m.0\":\"M\"\n%b" T "relu(%a) @\"m.1\":\"M\"\n%c" T "relu(%a)\n%d" T "relu(%b)\n%e" T "add(%c, %d)\n", "a b c d e -c -d -e f g -a -b -f "},
+		{"%a" T "relu(%x) @\"m.0\":\"M\"\n%b" T "relu(%a) @\"m.1\":\"M\"\n%c" T "relu(%b)\n%d" T "relu(%a)\n%e" T "add(%c, %d)\n", "a b c -b d -a e -c -d -e f g -f "},
+		{"%a" T "relu(%x) @\"m.0\":\"M\"\n%b" T "relu(%a) @\"m.1\":\"M\"\n%c" T "relu(%b)\n%e" T "relu(%c)\n", "a b -a c -b d -c -d e f -e "},
 		/* no lines, the model in a wrapper: what nobody reads is in the model's output, unless the last turn of a loop made it */
 		{"%a" T "relu(%x) @\"m\":\"M\"/\"m.f\":\"F\"\n%b" T "relu(%x) @\"m\":\"M\"/\"m.blocks.0\":\"B\"\n%z" T "mul(%w, %w) @\"m\":\"M\"/\"m.h\":\"H\"\n"
 		    "%l : fp32[] = sum(%z) @\"m\":\"M\"\noutput %l\n", "a b -b c d -c -a "},
@@ -135,7 +146,10 @@ dtype_of_a_name(void **state)
 	}
 }
 
-/* linspace is fp32 whatever the parameters are. Its conversion, which did nothing in an fp32 file, must have been to x's dtype: the product and the sum into h want one. */
+/*
+ * linspace is fp32 whatever the parameters are. Its conversion, which did nothing in an fp32 file, must have been to x's dtype: the product and the sum into h want one, and
+ * to convert a table of it to fp32 does nothing in any file. A name that has a dtype is hardly bound to fp32.
+ */
 static void
 dtype_that_is_wanted(void **state)
 {
@@ -144,11 +158,15 @@ dtype_that_is_wanted(void **state)
 		"%e : fp32[128, 256] = add(%x, %q)\n%y : fp32[128, 512] = linear(%e, %w)\n%l : fp32[] = sum(%y)\noutput %l\n",
 		"memcrest-ir 1\ninput %x : fp32[128, 256]\ninput %i : int64[128]\nparam %w \"w\" : fp32[256] trainable\n%h : fp32[128, 256] = mul(%x, %w)\n%p : fp32[256] = linspace(0, 1, 256)\n"
 		"%e : fp32[128, 256] = mul(%x, %p)\n%q : fp32[128, 256] = to(%e, fp32)\n%y : fp32[128, 256] = index_add(%h, 0, %i, %q)\n%l : fp32[] = sum(%y)\noutput %l\n",
+		"memcrest-ir 1\ninput %x : fp32[128, 256]\nparam %w \"w\" : fp32[256] trainable\nbuffer %b \"b\" : fp32[1]\n%p : fp32[256] = linspace(0, 1, 256, fp32)\n%o : fp32[256] = mul(%p, %b)\n"
+		"%c : fp32[256] = cos(%o)\n%q : fp32[256] = to(%c, fp32)\n%e : fp32[128, 256] = add(%x, %q)\n%y : fp32[128, 256] = mul(%e, %w)\n%l : fp32[] = sum(%y)\noutput %l\n",
+		"memcrest-ir 1\ninput %x : fp32[128, 256]\ninput %i : int64[256]\nparam %w \"w\" : fp32[256] trainable\n%q : fp32[256] = to(%i, fp32) !2 \"m = ids.to(dtype)\"\n"
+		"%e : fp32[128, 256] = add(%x, %q)\n%y : fp32[128, 256] = mul(%e, %w)\n%l : fp32[] = sum(%y)\noutput %l\n",
 	};
-	static const char *const ops[] = {"add", "index_add"};
+	static const char *const ops[] = {"add", "index_add", "add", "add"};
 
 	(void)state;
-	for (unsigned i = 0; i < 2; i++) {
+	for (unsigned i = 0; i < 4; i++) {
 		struct analysed a = test_analyse(graphs[i], "{\"optimizer\": \"sgd\", \"loss\": \"in-graph\", \"precision\": \"bf16\"}");
 		unsigned found = 0;
 

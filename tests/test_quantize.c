@@ -139,6 +139,37 @@ adapters(void **state)
 	    "{\"optimizer\": \"sgd\", \"quantize\": \"nf4\", \"lora\": {\"r\": 8, \"targets\": [\"fc\"]}}", &w);
 }
 
+/*
+ * "all-linear" leaves out the output embedding, whatever it is called: the last layer with a row for each word. A classifier that has as many rows as
+ * there are types of tokens is none. Rank 4: fc [128, 128] gets 2 x 4 x 128, the classifier [2, 128] 4 x 128 and 2 x 4.
+ */
+static void
+output_embedding_is_no_target(void **state)
+{
+	static const char start[] = "memcrest-ir 1\ninput %i : int64[4, 32]\ninput %j : int64[4, 32]\nparam %e \"words.weight\" : fp32[1000, 128] trainable\n"
+	    "param %t \"types.weight\" : fp32[2, 128] trainable\nparam %w \"fc.weight\" : fp32[128, 128] trainable\n",
+	    middle[] = "%a : fp32[4, 32, 128] = embedding(%e, %i)\n%b : fp32[4, 32, 128] = embedding(%t, %j)\n%h : fp32[4, 32, 128] = add(%a, %b)\n"
+	    "%y : fp32[4, 32, 128] = linear(%h, %w) @\"fc\":\"Linear\"\n";
+	static const struct {
+		const char *param, *head;
+		uint64_t adapters;
+	} cases[] = {
+		{"param %u \"projection.weight\" : fp32[1000, 128] trainable\n", "%z : fp32[4, 32, 1000] = linear(%y, %u) @\"projection\":\"Linear\"\n", 1024},
+		{"param %u \"classifier.weight\" : fp32[2, 128] trainable\n", "%z : fp32[4, 32, 2] = linear(%y, %u) @\"classifier\":\"Linear\"\n", 1024 + 520},
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		char graph[2048];
+		struct analysed a;
+
+		snprintf(graph, sizeof graph, "%s%s%s%s%%l : fp32[] = sum(%%z)\noutput %%l\n", start, cases[i].param, middle, cases[i].head);
+		a = test_analyse(graph, "{\"loss\": \"in-graph\", \"lora\": {\"r\": 4, \"targets\": \"all-linear\"}}");
+		assert_int_equal(a.r->r.param_count, 1002 * 128 + 128 * 128 + (i ? 2u : 1000u) * 128 + cases[i].adapters);
+		release_analysis(a);
+	}
+}
+
 /* Of a decoder: every Linear but the head; the embedding and the norms stay. Parameters are counted as the model has them. */
 static void
 which_layers(void **state)
@@ -187,7 +218,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(four_bits), cmocka_unit_test(double_quantised), cmocka_unit_test(four_bits_autocast), cmocka_unit_test(eight_bits),
-		cmocka_unit_test(eight_bits_checkpointed), cmocka_unit_test(adapters), cmocka_unit_test(which_layers), cmocka_unit_test(zero_divides_what_trains),
+		cmocka_unit_test(eight_bits_checkpointed), cmocka_unit_test(adapters), cmocka_unit_test(output_embedding_is_no_target), cmocka_unit_test(which_layers), cmocka_unit_test(zero_divides_what_trains),
 	};
 
 	return cmocka_run_group_tests_name("quantize", tests, NULL, NULL);

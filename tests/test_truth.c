@@ -245,6 +245,9 @@ static const struct near {
 	{"dit_tiny.onnx", "dit_tiny--bf16-sgdm", 0.001, true},             /* .to(x.dtype) left no trace in front of a Linear */
 	{"blip_tiny.legacy.onnx", "blip_tiny--bf16", 0.0005, true},         /* .to(target_dtype) of parameters, softmax without a dtype */
 	{"pspnet_tiny.noopt.onnx", "pspnet_tiny--bf16", 0.0005, true},     /* GroupNorm as the exporter writes it before it optimises */
+	{"window_tiny.train.onnx", "window_tiny--long-bf16", 0.0001, false},       /* what is left of a mask is expanded over the batch */
+	{"positions_tiny.train.onnx", "positions_tiny--fp32", 0.0001, false},      /* positions that are resized to the picture, contiguous() of a turned one */
+	{"windows_tiny.train.onnx", "windows_tiny--fp32", 0.0001, false},          /* an unfold whose transposition was joined with the next one */
 	{"stablelm_tiny.legacy.onnx", "stablelm_tiny--lora", 0.002, true},  /* folded tables of sines converted to the dtype of q */
 };
 

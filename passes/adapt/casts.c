@@ -103,6 +103,7 @@ static const struct {
 	enum said said;
 } spellings[] = {
 	{"float32", SAID_UP}, {".float()", SAID_UP}, {".dtype", SAID_BACK}, {"_dtype)", SAID_BACK}, {"_dtype,", SAID_BACK}, {"type_as(", SAID_BACK},
+	{"(dtype)", SAID_BACK}, {"(dtype,", SAID_BACK}, {"=dtype)", SAID_BACK}, {"=dtype,", SAID_BACK},
 };
 
 /* The i-th conversion that a line spells out; *total = how many there are. */
@@ -148,30 +149,41 @@ source_says(const struct graph *g, uint32_t n)
 	return before + behind + 1 == total ? spelled(line, before, &total) : SAID_NOTHING;
 }
 
-/* Is v a table of fp32 that the exporter computed, or made of one, with positions and masks? To convert it to fp32 would do nothing in any file. */
-static bool
-is_folded(const struct casts *k, uint32_t v)
+/*
+ * A table of fp32: positions that a program counts in fp32, or what an exporter computed of them, and what is made of one with numbers and buffers
+ * alone. To convert it to fp32 would do nothing in any file.
+ */
+static enum table
+is_table(const struct casts *k, uint32_t v)
 {
 	const struct val *x = &k->g->vals[v];
 
-	if (!dtype_is_float(x->dtype))
-		return false;
-	return x->kind == VAL_CONST ? x->rank && !x->full : x->kind == VAL_NODE && k->folded[x->node];
+	if (x->kind == VAL_NODE)
+		return (enum table)k->table[x->node];
+	if (x->kind == VAL_CONST)
+		return dtype_is_float(x->dtype) && x->rank && !x->full ? TABLE : TABLE_BESIDE;
+	return x->kind == VAL_BUFFER ? TABLE_BESIDE : NO_TABLE;
 }
 
-static bool
-makes_folded(const struct casts *k, uint32_t n)
+static enum table
+makes_table(const struct casts *k, uint32_t n)
 {
-	bool any = false;
+	const struct arg *dtype = node_arg(k->g, n, "dtype");
+	unsigned op = k->g->nodes[n].op;
+	enum table found = op == OP_EMPTY || op == OP_RAND ? TABLE_BESIDE : NO_TABLE;
 
+	if ((op == OP_ARANGE || op == OP_LINSPACE) && (dtype->kind == ARG_NONE || (dtype->kind == ARG_DTYPE && dtype->dtype == DT_FP32)))
+		return k->g->vals[node_outs(k->g, n)[0]].dtype == DT_FP32 ? TABLE : NO_TABLE;
 	for (struct operands it = operands_of(k->g, n); operand_next(&it);) {
+		enum table of = is_table(k, it.val);
+
 		if (!dtype_is_float(k->g->vals[it.val].dtype))
 			continue;
-		if (!is_folded(k, it.val) && k->g->vals[it.val].kind != VAL_CONST)
-			return false;
-		any = true;
+		if (of == NO_TABLE)
+			return NO_TABLE;
+		found = of > found ? of : found;
 	}
-	return any;
+	return found;
 }
 
 /* ---- conversions ------------------------------------------------------------------------------------------------- */
@@ -200,7 +212,7 @@ convert(struct casts *k, uint32_t n, uint32_t src)
 		*node_arg(g, n, "dtype") = (struct arg){.kind = ARG_DTYPE_OF, .u.val = casts_named(k, n)};
 	else if (said == SAID_BACK)
 		casts_back(k, n, src);
-	else if (!low && !on_device && is_folded(k, x))
+	else if (!low && !on_device && is_table(k, x) == TABLE)
 		casts_back(k, n, 0);
 	else if ((low && dtype->dtype == g->file_dtype) || on_device || (g->vals[x].kind == VAL_INPUT && dtype_is_float(g->vals[x].dtype)) || (!low && src))
 		casts_back(k, n, src);
@@ -344,18 +356,18 @@ pass_casts(struct analysis *a)
 		return true;
 	k.up = NEW(a->c->a, uint32_t, g->nnode);
 	k.written = NEW(a->c->a, bool, g->nnode);
-	k.folded = NEW(a->c->a, bool, g->nnode);
+	k.table = NEW(a->c->a, uint8_t, g->nnode);
 	k.renamed = NEW(a->c->a, uint32_t, g->nval);
 	convert_constants(&k);
 	for (uint32_t n = 1; n < g->nnode; n++) {
 		uint32_t src = derived_from(&k, n);
 
-		k.folded[n] = makes_folded(&k, n);
 		if (is_conversion(g, n))
 			convert(&k, n, src);
 		else
 			k.up[n] = computes_in_fp32(g, n) ? n : src;
 		convert_new(&k, n);
+		k.table[n] = (uint8_t)makes_table(&k, n);
 		convert_mask(&k, n);
 	}
 	restore_names(&k);

@@ -4,13 +4,15 @@
 
 #include "../passes.h"
 
+enum table { NO_TABLE, TABLE_BESIDE, TABLE };          /* BESIDE: numbers and buffers, whose dtype a table takes over */
+
 struct casts {
 	struct analysis *a;
 	struct graph *g;
 	struct calls calls;
 	uint32_t *up;              /* per node: the "up" conversion that it derives from within its call, 0 = none */
 	bool *written;             /* per node: the source line says what the conversion is */
-	bool *folded;              /* per node: made of constants that an exporter computed, and of nothing else */
+	uint8_t *table;            /* per node: enum table */
 	uint32_t *renamed;         /* per value: the operand of the no-op "up" that made it, 0 = none */
 };
 

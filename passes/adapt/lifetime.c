@@ -108,6 +108,7 @@ pass_lifetime(struct analysis *a)
 	by_use(&l, calls);
 	if (calls) {
 		lifetime_by_name(&l);      /* what adapters add has its frames in any file */
+		lifetime_of_lists(&l);
 		hold_for_loss(&l);
 	}
 	if (calls && !names)

@@ -26,5 +26,9 @@ void lifetime_by_line(struct lifetimes *);
 /* lifetime_call.c: for files without stack traces */
 void lifetime_of_unnamed(struct lifetimes *);
 void lifetime_in_outermost(struct lifetimes *);
+uint32_t lifetime_frame_end(const struct lifetimes *, uint32_t node, unsigned depth);      /* the last node of the call at that depth */
+
+/* lifetime_list.c: what loops over modules collect */
+void lifetime_of_lists(struct lifetimes *);
 
 #endif

@@ -25,8 +25,8 @@ hold_embeddings(struct lifetimes *l)
 }
 
 /* The last node of the call at depth d around node n; the model's own frame ends before what the loop appends. */
-static uint32_t
-frame_end(const struct lifetimes *l, uint32_t n, unsigned d)
+uint32_t
+lifetime_frame_end(const struct lifetimes *l, uint32_t n, unsigned d)
 {
 	return d ? l->calls.last[l->calls.at[n] + d] : l->returns;
 }
@@ -43,7 +43,7 @@ hold_summands(struct lifetimes *l)
 			unsigned d = calls_depth(g, n);
 
 			if (maker && g->nodes[maker].op == OP_EMBEDDING && calls_depth(g, maker) > d && calls_same(&l->calls, maker, n, d))
-				lifetime_extend(l, it.val, frame_end(l, n, d));
+				lifetime_extend(l, it.val, lifetime_frame_end(l, n, d));
 		}
 }
 
@@ -55,7 +55,7 @@ hold_picked_weights(struct lifetimes *l)
 
 	for (uint32_t n = 1; n < g->nnode; n++)
 		if (g->nodes[n].op == OP_INDEX && g->vals[node_args(g, n)->u.val].kind == VAL_PARAM)
-			lifetime_extend(l, node_outs(g, n)[0], lifetime_next_pick(g, n, frame_end(l, n, calls_depth(g, n))));
+			lifetime_extend(l, node_outs(g, n)[0], lifetime_next_pick(g, n, lifetime_frame_end(l, n, calls_depth(g, n))));
 }
 
 static bool
@@ -81,7 +81,7 @@ hold_parts(struct lifetimes *l)
 
 		if (!makes_parts(g, n))
 			continue;
-		end = frame_end(l, n, d);
+		end = lifetime_frame_end(l, n, d);
 		for (m = n + 1; m < end && work++ < MOST_WORK; m++)
 			if (makes_parts(g, m) && g->nodes[m].op == g->nodes[n].op && g->nodes[m].nout == g->nodes[n].nout && calls_depth(g, m) == d && calls_same(&l->calls, n, m, d))
 				break;
@@ -107,7 +107,7 @@ static uint32_t
 statement_end(const struct lifetimes *l, uint32_t maker, uint32_t n)
 {
 	unsigned d = calls_depth(l->g, maker);
-	uint32_t end = calls_depth(l->g, n) > d && calls_same(&l->calls, maker, n, d) ? l->calls.last[l->calls.at[n] + d + 1] : n, frame = frame_end(l, maker, d);
+	uint32_t end = calls_depth(l->g, n) > d && calls_same(&l->calls, maker, n, d) ? l->calls.last[l->calls.at[n] + d + 1] : n, frame = lifetime_frame_end(l, maker, d);
 
 	return end < frame ? end : frame;
 }

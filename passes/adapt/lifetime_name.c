@@ -169,6 +169,28 @@ bind_list(struct lifetimes *l, struct frame_state *f, const struct statement *s)
 	}
 }
 
+/* "outs.append(self.head(x))": what the statement leaves behind is in the list, beside what is there already, unless it was joined and is begun anew. */
+static void
+append(struct lifetimes *l, struct frame_state *f, const struct statement *s, const uint32_t *last_use)
+{
+	struct str name = line_appends_to(graph_str(l->g, s->text));
+	uint32_t *vals, *all, n, old;
+	struct binding *b;
+	bool grows = false;
+
+	if (!name.n)
+		return;
+	n = results_of(l, s, last_use, 1, &vals);
+	b = find_name(l, f, name);
+	for (uint32_t i = 0; i < b->n; i++)
+		grows |= !b->joined || last_use[b->vals[i]] > s->last;
+	old = grows ? b->n : 0;
+	all = NEW(l->a->c->a, uint32_t, old + n + 1);
+	memcpy(all, b->vals, old * sizeof *all);
+	memcpy(all + old, vals, n * sizeof *all);
+	rebind(l, f, name, all, old + n, grows ? 0 : b->joined);
+}
+
 /* Does the sum on the right side begin with (or end in) a bare name? "x = residual + self.mlp(x)" */
 static struct str
 summand(struct str text, bool first)
@@ -220,6 +242,7 @@ run_statement(struct lifetimes *l, struct frame_state *f, const struct statement
 	uint32_t *vals, n, targets = 0, q = 0;
 
 	bind_list(l, f, s);
+	append(l, f, s, last_use);
 	if (!rest.n)
 		return;
 	bind_summands(l, f, s);

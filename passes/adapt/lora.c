@@ -11,7 +11,7 @@
  *     result = base(x)[.clone(), 4 bits]; x = x.to(A.dtype); output = B(A(dropout(x))) * scaling; output = output.to(base's dtype); result = result + output
  *
  * The base is frozen as a whole. Matching is PEFT's: a list of names (equal, or ending in "." + name), one regular expression over
- * the whole module name, or "all-linear" (every Linear and Conv1D but the head).
+ * the whole module name, or "all-linear" (every Linear and Conv1D but the output embedding).
  */
 #include "lora.h"
 
@@ -464,12 +464,49 @@ extend(struct lora *l, uint32_t n, struct base b)
 }
 
 /* Nodes are moved over one by one; what an adapter adds comes right behind its Linear. */
+/* The embedding of most rows that reads an input: the vocabulary. */
+static uint32_t
+vocabulary(const struct graph *g)
+{
+	uint32_t found = 0;
+
+	for (uint32_t n = 1; n < g->nnode; n++) {
+		uint32_t w, ids;
+
+		if (g->nodes[n].op != OP_EMBEDDING || node_args(g, n)[0].kind != ARG_VAL || node_args(g, n)[1].kind != ARG_VAL)
+			continue;
+		w = node_args(g, n)[0].u.val;
+		ids = node_args(g, n)[1].u.val;
+		while (g->vals[ids].kind == VAL_NODE && (g->nodes[g->vals[ids].node].op == OP_VIEW || g->nodes[g->vals[ids].node].op == OP_RESHAPE))
+			ids = node_args(g, g->vals[ids].node)->u.val;
+		if (g->vals[ids].kind == VAL_INPUT && g->vals[w].rank == 2 && (!found || val_dims(g, w)[0].n > val_dims(g, found)[0].n))
+			found = w;
+	}
+	return found;
+}
+
+/* get_output_embeddings(), whatever the model calls it: the last linear layer with a row for each word of the vocabulary; 0 = there is none. */
+static uint32_t
+output_embedding(const struct graph *g)
+{
+	uint32_t words = vocabulary(g), head = 0;
+
+	for (uint32_t n = 1; words && n < g->nnode; n++) {
+		const struct arg *w = g->nodes[n].op == OP_LINEAR ? node_arg(g, n, "weight") : NULL;
+
+		if (w && w->kind == ARG_VAL && g->vals[w->u.val].rank == 2 && val_dims(g, w->u.val)[0].n == val_dims(g, words)[0].n &&
+		    val_dims(g, w->u.val)[1].n == val_dims(g, words)[1].n)
+			head = n;
+	}
+	return head;
+}
+
 bool
 pass_lora(struct analysis *a)
 {
 	struct graph *g = a->g;
 	struct lora l = {.a = a, .g = g, .rank = a->r->v[RK_LORA_R].i, .dropout = a->r->v[RK_LORA_DROPOUT].f > 0, .dora = a->r->v[RK_LORA_DORA].i};
-	uint32_t old = g->nnode;
+	uint32_t old = g->nnode, head;
 	struct node *nodes;
 
 	if (!l.rank)
@@ -477,6 +514,7 @@ pass_lora(struct analysis *a)
 	l.dtype = a->r->v[RK_LORA_DTYPE].i == 0 ? DT_FP32 : a->plan.param_dtype;
 	if (!read_targets(&l))
 		return false;
+	head = l.all_linear ? output_embedding(g) : 0;
 	nodes = NEW(a->c->a, struct node, old);
 	memcpy(nodes, g->nodes, old * sizeof *nodes);
 	g->nnode = 1;
@@ -489,7 +527,7 @@ pass_lora(struct analysis *a)
 		for (uint32_t k = 0; k < nodes[n].nout; k++)
 			if (node_outs(g, at)[k])
 				g->vals[node_outs(g, at)[k]].node = at;
-		if (lora_base(&l, at, &b) && is_target(&l, scope_path(g, g->nodes[at].scope)) && !extend(&l, at, b))
+		if (n != head && lora_base(&l, at, &b) && is_target(&l, scope_path(g, g->nodes[at].scope)) && !extend(&l, at, b))
 			return false;
 	}
 	if (!l.count)

@@ -6,6 +6,7 @@
  *   and(mask, eq(count[i], count[j]))      mask
  *   and(ones(()), mask) under it           mask: a conjunction of one is not made
  *   ids[batch, i], where ids count 0, 1, ..        i
+ *   attention(.., mask) of such a mask              expand(mask): libraries expand masks over the batch, which an optimiser left to the comparison
  */
 #include "masks.h"
 
@@ -79,16 +80,46 @@ compares_positions(unsigned op)
 	return op == OP_LE || op == OP_LT || op == OP_GE || op == OP_GT || op == OP_SUB || op == OP_ADD;
 }
 
+/* By value: something else than attention reads it. */
+static bool *
+find_other_readers(const struct graph *g)
+{
+	bool *other = NEW(g->c->a, bool, g->nval);
+
+	for (uint32_t n = 1; n < g->nnode; n++)
+		for (struct operands it = operands_of(g, n); operand_next(&it);)
+			other[it.val] |= g->nodes[n].op != OP_SDPA;
+	return other;
+}
+
+/* The conjunction had a row for each sequence of the batch because their positions were compared; now the mask that is left is expanded to that. */
+static bool
+expands(struct graph *g, uint32_t n, uint32_t mask)
+{
+	const struct val *y = &g->vals[node_outs(g, n)[0]];
+	struct arg *a = node_args(g, n);
+
+	if (y->rank != 4)
+		return false;
+	g->nodes[n].op = OP_EXPAND;
+	a[0] = arg_val(mask);
+	a[1] = (struct arg){.kind = ARG_INTS, .first = y->dim, .count = y->rank};
+	return true;
+}
+
 void
 masks_unpack(struct masks *m)
 {
 	struct graph *g = m->g;
 	uint32_t *with = NEW(g->c->a, uint32_t, g->nval);
-	bool found = false;
+	bool found = false, *other = find_other_readers(g);
 
 	for (uint32_t n = 1; n < g->nnode; n++)
 		if (is_conjunction(g, n) && tells_packed_apart(m, node_args(g, n)[1].u.val)) {
-			with[node_outs(g, n)[0]] = unwrapped(g, node_args(g, n)[0].u.val);
+			uint32_t out = node_outs(g, n)[0], mask = unwrapped(g, node_args(g, n)[0].u.val);
+
+			if (other[out] || !expands(g, n, mask))
+				with[out] = mask;
 			found = true;
 		}
 	for (uint32_t n = 1; n < g->nnode && found; n++) {

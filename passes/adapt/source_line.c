@@ -15,7 +15,29 @@ line_name_char(char c)
 	return line_target_char(c) && !strchr(" \t,.[]\"'()*", c);
 }
 
-/* "x=self.norm(x)," on a line of its own is an argument of the call that began above; so is "self.norm(x), mask, causal=causal". */
+/* "f(x), mask=mask": another name with a value, outside of brackets. */
+static bool
+names_another(struct str text)
+{
+	int depth = 0;
+
+	for (uint32_t i = 0; i < text.n; i++) {
+		depth += text.p[i] == '(' || text.p[i] == '[';
+		depth -= text.p[i] == ')' || text.p[i] == ']';
+		if (depth || text.p[i] != ',')
+			continue;
+		while (i + 1 < text.n && (text.p[i + 1] == ' ' || line_name_char(text.p[i + 1])))
+			i++;
+		if (i + 1 < text.n && text.p[i + 1] == '=' && line_name_char(text.p[i]))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * "x=self.norm(x)," on a line of its own is an argument of the call that began above; so is "self.norm(x), mask, causal=causal", and the first of
+ * "x=self.norm(x), mask=mask".
+ */
 static bool
 is_keyword(struct str text, int64_t eq)
 {
@@ -25,7 +47,7 @@ is_keyword(struct str text, int64_t eq)
 	for (uint32_t i = 1; tight && i < lhs.n; i++)
 		if (lhs.p[i] == '(' && line_name_char(lhs.p[i - 1]))
 			return true;
-	return tight && str_ends(text, S(","));
+	return tight && (str_ends(text, S(",")) || names_another(str_sub(text, (uint32_t)eq + 1, text.n)));
 }
 
 struct str
@@ -60,6 +82,16 @@ find_text(struct str s, const char *text)
 	const char *at = s.n ? memmem(s.p, s.n, text, strlen(text)) : NULL;
 
 	return at ? at - s.p : -1;
+}
+
+struct str
+line_appends_to(struct str text)
+{
+	uint32_t n = 0;
+
+	while (n < text.n && line_name_char(text.p[n]))
+		n++;
+	return n && str_starts(str_sub(text, n, text.n), S(".append(")) ? str_sub(text, 0, n) : S("");
 }
 
 struct str

@@ -35,6 +35,8 @@ void eager_same(struct raiser *, uint32_t val);                            /* th
 uint32_t eager_reads(struct raiser *, uint32_t val);                       /* the value as an operand: a stored transposed one gets its transposition */
 bool eager_write(struct raiser *, const struct motif *, const char *result);       /* of a row: "op(x, name=2, ..)" */
 struct str eager_recorded(const struct raiser *, const char *op, int place);         /* an argument of the exporter's record of that operator, as text; empty = not recorded */
+uint32_t eager_contiguous(struct raiser *, uint32_t val);
+uint32_t eager_copied(struct raiser *, const char *op, int place, uint32_t val);      /* the argument in that place of the record: copied, if the record says so and the file does not */
 bool eager_size(const struct raiser *, uint32_t val, int64_t *dim, unsigned *rank);        /* false: not all are numbers */
 
 #define CODE(motif, function) bool eager_##function(struct raiser *);

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ATTENTION "aten.scaled_dot_product_attention"
+
 struct sdpa {
 	uint32_t q, k, v, mask;
 	uint32_t kt;               /* k as the product reads it, without its scale */
@@ -25,7 +27,7 @@ is_op(const struct graph *g, uint32_t n, unsigned op)
 static bool
 is_recorded(const struct graph *g, uint32_t n)
 {
-	return str_starts(graph_str(g, g->nodes[n].fx_target), S("aten.scaled_dot_product_attention"));
+	return str_starts(graph_str(g, g->nodes[n].fx_target), S(ATTENTION));
 }
 
 /* ---- from the end to the scores ------------------------------------------------------------------------------------------------------ */
@@ -107,7 +109,7 @@ is_folded_triangle(const struct raiser *r, uint32_t v)
 	if (g->vals[v].kind != VAL_CONST || !eager_size(r, v, dim, &rank) || rank != 2 || dim[0] != dim[1])
 		return false;
 	if (g->nodes[r->s.n].fx_target)
-		return str_eq(eager_recorded(r, "aten.scaled_dot_product_attention", 3), S("None")) && str_eq(eager_recorded(r, "aten.scaled_dot_product_attention", 5), S("True"));
+		return str_eq(eager_recorded(r, ATTENTION, 3), S("None")) && str_eq(eager_recorded(r, ATTENTION, 5), S("True"));
 	if (!is_made_up(graph_str(g, g->vals[v].name)))
 		return false;
 	assume(r->s.a, "square masks of attention that the exporter made are is_causal=True (the file keeps no record of the call)");
@@ -241,27 +243,9 @@ read_scores(struct raiser *r, struct sdpa *t, uint32_t scores)
 static double
 dropout(const struct raiser *r, double found)
 {
-	struct str text = eager_recorded(r, "aten.scaled_dot_product_attention", 4);
+	struct str text = eager_recorded(r, ATTENTION, 4);
 
 	return text.n ? strtod(text.p, NULL) : found;
-}
-
-static uint32_t
-contiguous(struct raiser *r, uint32_t v)
-{
-	uint32_t n = eager_node(r, OP_CONTIGUOUS, 1);
-
-	eager_tensor(r, n, "self", v);
-	return eager_out(r, n);
-}
-
-/* x.contiguous() is a copy that changes nothing: exporters drop it, but name it in their record. */
-static uint32_t
-as_recorded(struct raiser *r, int place, uint32_t v)
-{
-	if (!str_starts(eager_recorded(r, "aten.scaled_dot_product_attention", place), S("%clone")) || str_starts(graph_str(r->g, r->g->vals[v].name), S("clone")))
-		return v;
-	return contiguous(r, v);
 }
 
 /*
@@ -287,14 +271,14 @@ write_attention(struct raiser *r, const struct sdpa *t)
 {
 	int64_t dim[MAX_RANK];
 	unsigned rank;
-	uint32_t q = as_recorded(r, 0, t->q), k = as_recorded(r, 1, t->k), v = as_recorded(r, 2, t->v);
-	uint32_t mask = t->mask ? as_recorded(r, 3, t->mask) : 0, n;
+	uint32_t q = eager_copied(r, ATTENTION, 0, t->q), k = eager_copied(r, ATTENTION, 1, t->k), v = eager_copied(r, ATTENTION, 2, t->v);
+	uint32_t mask = t->mask ? eager_copied(r, ATTENTION, 3, t->mask) : 0, n;
 	double scale = t->scaled ? t->scale_q * t->scale_k : 1;
 
 	if (copies_heads(r, t)) {
-		q = contiguous(r, q);
-		k = contiguous(r, k);
-		v = contiguous(r, v);
+		q = eager_contiguous(r, q);
+		k = eager_contiguous(r, k);
+		v = eager_contiguous(r, v);
 	}
 	n = eager_node(r, OP_SDPA, 1);
 	eager_tensor(r, n, "query", q);

@@ -154,6 +154,24 @@ eager_recorded(const struct raiser *r, const char *op, int place)
 	return S("");
 }
 
+uint32_t
+eager_contiguous(struct raiser *r, uint32_t v)
+{
+	uint32_t n = eager_node(r, OP_CONTIGUOUS, 1);
+
+	eager_tensor(r, n, "self", v);
+	return eager_out(r, n);
+}
+
+/* x.contiguous() is a copy that changes nothing: exporters drop it, but name it in their record. */
+uint32_t
+eager_copied(struct raiser *r, const char *op, int place, uint32_t v)
+{
+	if (!str_starts(eager_recorded(r, op, place), S("%clone")) || str_starts(graph_str(r->g, r->g->vals[v].name), S("clone")))
+		return v;
+	return eager_contiguous(r, v);
+}
+
 /* ---- calls as text ---------------------------------------------------------------------------------------------------------------- */
 
 struct writer {

@@ -439,6 +439,8 @@ eager_conv(struct raiser *r)
 
 	if (!window_of(r, &w))
 		return false;
+	if (maker_of(r->g, x) && r->g->nodes[maker_of(r->g, x)].op == OP_ONNX_TRANSPOSE)
+		x = eager_copied(r, "aten.conv", 0, x);        /* a dropout of nothing is called so as well, but not in this place */
 	same = keeps_size(&w);
 	x = same ? x : padded(r, &w, "aten.conv", x);
 	n = eager_node(r, OP_CONV, 1);

@@ -105,14 +105,28 @@ step_of(int64_t size, int64_t window, int64_t count)
 	return count > 1 && size > window ? (size - window) / (count - 1) : 1;
 }
 
+/* The elements of a window stand behind the windows, where an index has them, and not at the end: the optimiser joined that transposition with the next one. */
+static void
+in_place(struct raiser *r, uint32_t unfolded, int64_t axis, unsigned rank)
+{
+	uint32_t n = eager_node(r, OP_PERMUTE, 1);
+	int64_t perm[MAX_RANK + 1];
+
+	for (int64_t i = 0; i <= rank; i++)
+		perm[i] = i <= axis ? i : i == axis + 1 ? (int64_t)rank : i - 1;
+	eager_tensor(r, n, "self", unfolded);
+	eager_ints(r, n, "dims", perm, rank + 1);
+	eager_results(r, n);
+}
+
 static bool
-write_unfold(struct raiser *r, uint32_t x, int64_t axis, const int64_t *index)
+write_unfold(struct raiser *r, uint32_t x, int64_t axis, const int64_t *index, bool turned)
 {
 	int64_t dim[MAX_RANK], step;
 	unsigned rank;
 	uint32_t n;
 
-	if (!eager_size(r, x, dim, &rank) || axis >= rank)
+	if (!eager_size(r, x, dim, &rank) || axis >= rank || rank == MAX_RANK)
 		return false;
 	step = step_of(dim[axis], index[1], index[0]);
 	if (step < 1 || index[1] > dim[axis] || (dim[axis] - index[1]) / step + 1 != index[0])
@@ -122,7 +136,10 @@ write_unfold(struct raiser *r, uint32_t x, int64_t axis, const int64_t *index)
 	eager_arg(r, n, "dimension", arg_int(axis));
 	eager_arg(r, n, "size", arg_int(index[1]));
 	eager_arg(r, n, "step", arg_int(step));
-	eager_results(r, n);
+	if (turned || axis + 1 == rank)
+		eager_results(r, n);
+	else
+		in_place(r, eager_out(r, n), axis, rank);
 	return true;
 }
 
@@ -144,7 +161,7 @@ eager_unfold(struct raiser *r)
 	for (uint32_t i = 0; turned && i < perm->count; i++)
 		if (g->ints[perm->first + i].n != (i <= axis ? i : i + 1 < perm->count ? i + 1 : axis + 1))
 			return false;
-	return write_unfold(r, x, axis, index);
+	return write_unfold(r, x, axis, index, turned);
 }
 
 /* nn.Unfold: both spatial axes of a picture, which may be padded. */

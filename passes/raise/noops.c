@@ -1,6 +1,7 @@
 /*
  * noops: what the exporter wrote but no training step runs. Checks and reads of values hold nothing; x[:] over a
- * whole dim is no operator in Python (kept, its backward would allocate a full buffer).
+ * whole dim is no operator in Python (kept, its backward would allocate a full buffer). A loss broadcasts its operands; those that have
+ * the size already are called after it from then on, although the program's names for them are still the ones before.
  */
 #include "../passes.h"
 
@@ -41,6 +42,32 @@ is_whole_slice(const struct graph *g, uint32_t n)
 	return !size.expr && int_arg(g, n, "end", INT64_MAX) >= size.n;
 }
 
+static bool
+same_dims(const struct graph *g, uint32_t a, uint32_t b)
+{
+	if (g->vals[a].rank == RANK_UNKNOWN || g->vals[a].rank != g->vals[b].rank)
+		return false;
+	for (unsigned i = 0; i < g->vals[a].rank; i++)
+		if (val_dims(g, a)[i].expr || val_dims(g, b)[i].expr || val_dims(g, a)[i].n != val_dims(g, b)[i].n)
+			return false;
+	return true;
+}
+
+static void
+drop_broadcast(struct graph *g, uint32_t n, uint32_t *with)
+{
+	const struct arg *x = node_args(g, n);
+	bool all = true;
+
+	for (uint32_t k = 0; x->kind == ARG_VALS && k < x->count && k < g->nodes[n].nout; k++)
+		if (node_outs(g, n)[k] && same_dims(g, g->ids[x->first + k], node_outs(g, n)[k]))
+			with[node_outs(g, n)[k]] = g->ids[x->first + k];
+		else
+			all = false;
+	if (all && x->kind == ARG_VALS)
+		g->nodes[n].flags |= NF_DEAD;
+}
+
 /* From the end, so that a check's operand goes after the check. */
 static void
 drop_checks(struct graph *g, uint32_t *uses)
@@ -74,6 +101,8 @@ pass_noops(struct analysis *a)
 			x->flags |= NF_DEAD;
 			with[node_outs(g, n)[0]] = node_args(g, n)->u.val;
 		}
+		if (x->op == OP_BROADCAST_TENSORS)
+			drop_broadcast(g, n, with);
 	}
 	replace_value(g, with);
 	graph_compact(g);

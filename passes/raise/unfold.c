@@ -225,6 +225,97 @@ unfold_operators(struct unfold *u, uint32_t v, uint32_t p)
 		reshaped(u, x, all, g->vals[v].rank, u->user[v], v);
 }
 
+/* ---- positions of a picture ---------------------------------------------------------------------------------------------- */
+
+static bool
+is_resized(const struct unfold *u, uint32_t v)
+{
+	return str_starts(graph_str(u->g, u->g->vals[v].folded), S("resized"));
+}
+
+/* An operator on x whose result has these dims: v, or a new value. */
+static uint32_t
+resizing(struct unfold *u, unsigned op, uint32_t x, uint32_t user, const struct sint *dim, unsigned rank, uint32_t v, uint32_t *node)
+{
+	struct graph *g = u->g;
+	uint32_t y = v ? v : val_new(g, VAL_NODE, str_fmt(g->c->a, "%.*s_%s", SFMT(graph_str(g, g->vals[x].name)), op_info(op)->name));
+
+	val_shape(g, y, rank, dim);
+	g->vals[y].dtype = g->vals[x].dtype;
+	*node = node_before(u, op, user, y);
+	node_args(g, *node)[0] = arg_val(x);
+	return y;
+}
+
+static uint32_t
+upsampled(struct unfold *u, uint32_t x, uint32_t user, const struct sint *dim, uint32_t v)
+{
+	uint32_t n, y = resizing(u, OP_UPSAMPLE_LINEAR, x, user, dim, 4, v, &n);
+
+	*node_arg(u->g, n, "output_size") = (struct arg){.kind = ARG_INTS, .first = ints_add(u->g, dim + 2, 2), .count = 2};
+	return y;
+}
+
+static uint32_t
+turned(struct unfold *u, uint32_t x, uint32_t user, const struct sint *dim, uint32_t v)
+{
+	uint32_t n, y = resizing(u, OP_TRANSPOSE, x, user, dim, 3, v, &n);
+
+	*node_arg(u->g, n, "dim0") = arg_int(1);
+	*node_arg(u->g, n, "dim1") = arg_int(2);
+	return y;
+}
+
+static uint32_t
+some_rows(struct unfold *u, uint32_t x, uint32_t user, int64_t from, int64_t to)
+{
+	struct graph *g = u->g;
+	struct sint dim[3] = {SINT(1), SINT(to - from), val_dims(g, x)[2]};
+	uint32_t n, y = resizing(u, OP_SLICE, x, user, dim, 3, 0, &n);
+
+	*node_arg(g, n, "dim") = arg_int(1);
+	*node_arg(g, n, "start") = arg_int(from);
+	*node_arg(g, n, "end") = arg_int(to);
+	return y;
+}
+
+/* [1, rows, size] is a picture of size channels, of any height and width with so many points. */
+static uint32_t
+rows_upsampled(struct unfold *u, uint32_t x, uint32_t user, uint32_t v)
+{
+	struct graph *g = u->g;
+	struct sint rows = val_dims(g, x)[1], size = val_dims(g, x)[2], flat[3] = {SINT(1), size, rows}, wide[4] = {SINT(1), size, rows, SINT(1)};
+	struct sint back[3] = {SINT(1), rows, size};
+
+	x = reshaped(u, turned(u, x, user, flat, 0), wide, 4, user, 0);
+	x = reshaped(u, upsampled(u, x, user, wide, 0), flat, 3, user, 0);
+	return turned(u, x, user, back, v);
+}
+
+/* The program resizes its table to the picture in every forward, all of it or all but the first row; to the same size, as far as the file says. */
+static void
+unfold_resized(struct unfold *u, uint32_t v, uint32_t p)
+{
+	struct graph *g = u->g;
+	bool joined = str_ends(graph_str(g, g->vals[v].folded), S("cat"));
+	struct sint dim[4];
+	uint32_t user = u->user[v], n, parts[2];
+
+	memcpy(dim, val_dims(g, v), g->vals[v].rank * sizeof *dim);
+	val_shape(g, p, g->vals[v].rank, dim);
+	if (g->vals[v].rank == 4) {
+		upsampled(u, p, user, dim, v);
+	} else if (!joined) {
+		rows_upsampled(u, p, user, v);
+	} else {
+		parts[0] = some_rows(u, p, user, 0, 1);
+		parts[1] = rows_upsampled(u, some_rows(u, p, user, 1, dim[1].n), user, 0);
+		n = node_before(u, OP_CAT, user, v);
+		node_args(g, n)[0] = (struct arg){.kind = ARG_VALS, .first = ids_add(g, parts, 2), .count = 2};
+		*node_arg(g, n, "dim") = arg_int(1);
+	}
+}
+
 /* ---- position biases ----------------------------------------------------------------------------------------------------- */
 
 static bool
@@ -343,8 +434,11 @@ unfold(struct unfold *u, uint32_t v, uint32_t p)
 		forget(u, v);
 		return;
 	}
-	if (g->vals[v].folded && !is_relative(u, v)) {
-		unfold_operators(u, v, p);
+	if (is_resized(u, v) || (g->vals[v].folded && !is_relative(u, v))) {
+		if (is_resized(u, v))
+			unfold_resized(u, v, p);
+		else
+			unfold_operators(u, v, p);
 		forget(u, v);
 		return;
 	}
