@@ -463,7 +463,6 @@ extend(struct lora *l, uint32_t n, struct base b)
 	return true;
 }
 
-/* Nodes are moved over one by one; what an adapter adds comes right behind its Linear. */
 /* The embedding of most rows that reads an input: the vocabulary. */
 static uint32_t
 vocabulary(const struct graph *g)
@@ -485,11 +484,27 @@ vocabulary(const struct graph *g)
 	return found;
 }
 
+/* PEFT asks transformers' models alone for their output embedding. A file that names no class may be of one. */
+static bool
+may_be_transformers(const struct graph *g)
+{
+	bool named = false;
+
+	for (uint32_t s = 1; s < g->nscope; s++) {
+		struct str cls = graph_str(g, g->scopes[s].cls);
+
+		if (memmem(cls.p, cls.n, "transformers.models.", 20))
+			return true;
+		named |= str_find(cls, '.') > 0;
+	}
+	return !named;
+}
+
 /* get_output_embeddings(), whatever the model calls it: the last linear layer with a row for each word of the vocabulary; 0 = there is none. */
 static uint32_t
 output_embedding(const struct graph *g)
 {
-	uint32_t words = vocabulary(g), head = 0;
+	uint32_t words = may_be_transformers(g) ? vocabulary(g) : 0, head = 0;
 
 	for (uint32_t n = 1; words && n < g->nnode; n++) {
 		const struct arg *w = g->nodes[n].op == OP_LINEAR ? node_arg(g, n, "weight") : NULL;
@@ -501,6 +516,7 @@ output_embedding(const struct graph *g)
 	return head;
 }
 
+/* Nodes are moved over one by one; what an adapter adds comes right behind its Linear. */
 bool
 pass_lora(struct analysis *a)
 {
