@@ -312,6 +312,27 @@ clone_base(struct lora *l, struct base *b)
 	b->out = t;
 }
 
+/* x as the module got it. */
+static uint32_t
+unflattened(struct lora *l, const struct base *b)
+{
+	struct graph *g = l->g;
+	struct sint dim[MAX_RANK];
+	unsigned rank = g->vals[b->result].rank;
+	uint32_t v;
+	struct arg args[2] = {arg_val(b->x)};
+
+	if (!b->flat || rank == RANK_UNKNOWN || !rank)
+		return b->x;
+	memcpy(dim, val_dims(g, b->result), rank * sizeof *dim);
+	dim[rank - 1] = val_dims(g, b->weight)[!b->turned];
+	v = lora_value(l, b->x, "rows");
+	val_shape(g, v, rank, dim);
+	args[1] = (struct arg){.kind = ARG_INTS, .first = ints_add(g, dim, rank), .count = rank};
+	lora_node(l, OP_VIEW, args, 2, v, l->scope, 2, up_text(b));
+	return v;
+}
+
 static void
 adapt_linear(struct lora *l, const struct base *b)
 {
@@ -453,6 +474,7 @@ extend(struct lora *l, uint32_t n, struct base b)
 		return diag(l->a->c, DIAG_NOT_MODELLED, "lora.use_dora", SFMT(S("true on a quantised base")));
 	if (l->dora && b.turned && l->dropout)         /* PEFT makes a parameter of the transposed weight in every forward, which gets a gradient */
 		return diag(l->a->c, DIAG_NOT_MODELLED, "lora.use_dora", SFMT(S("true together with lora.dropout on a Conv1D")));
+	b.x = unflattened(l, &b);
 	if (linear)
 		adapt_linear(l, &b);
 	else if (b.op == OP_CONV)

@@ -29,6 +29,7 @@ struct base {
 	uint32_t x, weight, bias, result, out;     /* input; parameters; the old result, now the adapted sum; the base's own */
 	struct arg stride, padding, dilation, groups, padding_idx;
 	bool turned;               /* the weight is [in, out] */
+	bool flat;                 /* x has its rows in one dim, the result has not */
 	uint32_t node[3];          /* that the call consists of */
 	unsigned nnode;
 };

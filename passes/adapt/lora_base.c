@@ -75,6 +75,9 @@ read_conv1d(const struct graph *g, uint32_t n, struct base *b)
 		.op = OP_LINEAR, .x = value_of(g, rows, "self"), .weight = parameter_of(g, product, "mat2"), .bias = parameter_of(g, product, "self"),
 		.result = node_outs(g, n)[0], .turned = true, .node = {rows, product, n}, .nnode = 3,
 	};
+	b->flat = b->x && g->vals[b->x].rank != g->vals[b->result].rank;
+	if (b->flat)                   /* an optimiser joined the view with one in front of the module */
+		b->x = value_of(g, product, "mat1");
 	return b->x && b->weight && g->vals[b->weight].rank == 2;
 }
 
