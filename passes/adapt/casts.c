@@ -13,7 +13,8 @@
  *       of that call, or is a floating-point input; otherwise "up"
  *
  * A no-op conversion returns its operand, and the exporter names every later use after it, even outside the module: h.to(float32)
- * in a norm renames the residual stream. A use outside the call of such a conversion means the operand, and so does type_as(h).
+ * in a norm renames the residual stream. A use outside the call of such a conversion means the operand, and so does type_as(h). But what the
+ * call itself made, converted and never read again is its result: "return out.to(x.dtype)", which is "back".
  */
 #include "casts.h"
 
@@ -188,6 +189,27 @@ makes_table(const struct casts *k, uint32_t n)
 
 /* ---- conversions ------------------------------------------------------------------------------------------------- */
 
+/* Conversions that something inside of their call reads. */
+static bool *
+find_read_inside(const struct casts *k)
+{
+	const struct graph *g = k->g;
+	bool *inside = NEW(g->c->a, bool, g->nval);
+
+	for (uint32_t n = 1; n < g->nnode; n++)
+		for (struct operands it = operands_of(g, n); operand_next(&it);)
+			if (g->vals[it.val].kind == VAL_NODE && is_conversion(g, g->vals[it.val].node) && casts_within_call(k, n, g->vals[it.val].node))
+				inside[it.val] = true;
+	return inside;
+}
+
+/* "return out.to(x.dtype)": what a call made, and converts for others alone. */
+static bool
+is_returned(const struct casts *k, uint32_t n, uint32_t x, uint32_t y)
+{
+	return calls_depth(k->g, n) && !k->read_inside[y] && k->g->vals[x].kind == VAL_NODE && casts_within_call(k, k->g->vals[x].node, n);
+}
+
 static void
 convert(struct casts *k, uint32_t n, uint32_t src)
 {
@@ -213,6 +235,8 @@ convert(struct casts *k, uint32_t n, uint32_t src)
 	else if (said == SAID_BACK)
 		casts_back(k, n, src);
 	else if (!low && !on_device && is_table(k, x) == TABLE)
+		casts_back(k, n, 0);
+	else if (!low && same && is_returned(k, n, x, y))
 		casts_back(k, n, 0);
 	else if ((low && dtype->dtype == g->file_dtype) || on_device || (g->vals[x].kind == VAL_INPUT && dtype_is_float(g->vals[x].dtype)) || (!low && src))
 		casts_back(k, n, src);
@@ -359,6 +383,7 @@ pass_casts(struct analysis *a)
 	k.table = NEW(a->c->a, uint8_t, g->nnode);
 	k.renamed = NEW(a->c->a, uint32_t, g->nval);
 	convert_constants(&k);
+	k.read_inside = find_read_inside(&k);
 	for (uint32_t n = 1; n < g->nnode; n++) {
 		uint32_t src = derived_from(&k, n);
 

@@ -14,6 +14,7 @@ struct casts {
 	bool *written;             /* per node: the source line says what the conversion is */
 	uint8_t *table;            /* per node: enum table */
 	uint32_t *renamed;         /* per value: the operand of the no-op "up" that made it, 0 = none */
+	bool *read_inside;         /* per value that a conversion makes: something inside of its call reads it */
 };
 
 bool casts_same_call(const struct casts *, uint32_t node_a, uint32_t node_b);
