@@ -240,7 +240,8 @@ static const struct near {
 	{"roberta_tiny.train.onnx", "roberta_tiny--lora", 0.0005, false},          /* forward peak: summands of embeddings, x = self.norm(x + y) */
 	{"densenet_tiny.legacy.onnx", "densenet_tiny--bf16", 0.0001, true}, /* a chain of composite modules; num_batches_tracked */
 	{"codegen_tiny.legacy.onnx", "codegen_tiny--mixed", 0.0008, true},  /* a Constant node that Gather reads is no parameter */
-	{"olmoe_tiny.legacy.onnx", "olmoe_tiny--mixed-sgd", 0.001, true},   /* experts' weights that are picked keep their names */
+	{"olmoe_tiny.legacy.onnx", "olmoe_tiny--mixed-sgd", 0.0001, true},  /* experts' weights that are picked keep their names, and so do the tokens */
+	{"moe_tiny.train.onnx", "moe_tiny--mixed", 0.0002, true},
 	{"seq2seq_tiny.legacy.onnx", "seq2seq_tiny--bf16-sgdm", 0.001, true},       /* zeros for a state, which the exporter folded */
 	{"dit_tiny.onnx", "dit_tiny--bf16-sgdm", 0.001, true},             /* .to(x.dtype) left no trace in front of a Linear */
 	{"blip_tiny.legacy.onnx", "blip_tiny--bf16", 0.0005, true},         /* .to(target_dtype) of parameters, softmax without a dtype */
