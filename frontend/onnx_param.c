@@ -503,7 +503,9 @@ onnx_find_params(struct onnx *l)
 		}
 	if (!signature && !(stores && from_pytorch(l)))
 		judge_inputs(l, uses);
-	if (!signature && from_pytorch(l))
+	if (!signature && from_pytorch(l)) {
+		onnx_guess_decays(l);
 		onnx_guess_folded(l);
+	}
 	add_counters(l);
 }

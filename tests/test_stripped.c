@@ -126,6 +126,8 @@ static const struct file files[] = {
 	{"models/resnet50.train.onnx", "", {0}, MC_INCOMPLETE},      /* 26,560 elements of biases that folding BatchNorm made and metadata tells from the model's: 0.04 % */
 	{"models/moe_tiny.train.onnx", "", {0}, MC_OK},
 	{"models/olmoe_tiny.legacy.onnx", "", {0}, MC_OK},
+	{"models/mamba_tiny.train.onnx", "", {0}, MC_OK},
+	{"models/mamba2_tiny.train.onnx", "", {0}, MC_OK},
 	{"twins/lstm.legacy.onnx", "", {0}, MC_OK},
 	{"twins/lstm_two.onnx", "", {0}, MC_OK},
 	{"twins/gru_two_ways.onnx", "", {0}, MC_OK},
