@@ -131,6 +131,9 @@ void onnx_note_comparison(struct onnx *, uint32_t val, const char *name);
 void onnx_find_computed_weights(struct onnx *);
 void onnx_guess_folded(struct onnx *);
 
+/* onnx_decay.c */
+void onnx_guess_decays(struct onnx *);
+
 /* onnx_tied.c */
 void onnx_find_ties(struct onnx *);
 bool onnx_fx_reads(const struct graph *, uint32_t node, const struct spec *);     /* does the FX node that this one is part of read the parameter? */

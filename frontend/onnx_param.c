@@ -5,7 +5,7 @@
  * folded from exactly one of them (a Linear's weight, transposed). onnx_tied.c finds those that are second names.
  *
  * Without a signature names and uses decide: dotted names are the model's own; what the exporter made itself (onnx::MatMul_359, val_26) is a
- * parameter if it stands where an operator has its weights, and is called after the module that reads it.
+ * parameter if it stands where an operator has its weights, or is a stack of weights from which an index picks, and is called after the module that reads it.
  */
 #include "onnx.h"
 
@@ -152,6 +152,7 @@ struct use {
 	uint32_t node;             /* 0 = none */
 	uint8_t weight;            /* number among the operator's weights + 1, 0 = it is read as something else */
 	bool product;              /* second factor of a matrix product */
+	bool factor;               /* either factor of one, among other readers maybe */
 	bool statistics;           /* of a BatchNormalization */
 };
 
@@ -178,8 +179,38 @@ note_use(struct onnx *l, struct use *u, uint32_t n, const struct arg_name *opera
 
 	now.product = op == OP_ONNX_MATMUL && at == 1;
 	now.statistics = op == OP_ONNX_BATCH_NORM && at >= 3;
+	now.factor = op == OP_ONNX_MATMUL || u->factor;
 	if (!u->node || (now.weight && !u->weight))
 		*u = now;
+	u->factor = now.factor;
+}
+
+/* Rows of a stored tensor that an index picks: the tensor, or 0. */
+static uint32_t
+picked_from(const struct graph *g, uint32_t n, uint32_t *index)
+{
+	const struct arg *a = node_args(g, n);
+
+	if (g->nodes[n].op != OP_ONNX_GATHER_ND || a[0].kind != ARG_VAL || a[1].kind != ARG_VAL)
+		return 0;
+	*index = a[1].u.val;
+	return a[0].u.val;
+}
+
+/* Experts: of matrices that were stacked each token multiplies those that an index picks; what the same index picks besides are their biases. */
+static void
+find_experts(struct onnx *l, struct use *uses)
+{
+	struct graph *g = l->g;
+	bool *experts = NEW(l->c->a, bool, g->nval);
+	uint32_t index = 0, x;
+
+	for (uint32_t n = 1; n < g->nnode; n++)
+		if ((x = picked_from(g, n, &index)) && g->vals[x].rank == 3 && uses[node_outs(g, n)[0]].factor)
+			experts[index] = true;
+	for (uint32_t n = 1; n < g->nnode; n++)
+		if ((x = picked_from(g, n, &index)) && experts[index])
+			uses[x] = (struct use){.node = n, .weight = 1};
 }
 
 /* How each stored tensor is used; what only renames or casts it passes its own use on. */
@@ -204,6 +235,7 @@ find_uses(struct onnx *l)
 		if ((g->nodes[n].op == OP_ONNX_IDENTITY || g->nodes[n].op == OP_ONNX_CAST) && node_outs(g, n)[0] && node_args(g, n)->kind == ARG_VAL)
 			uses[node_args(g, n)->u.val] = uses[node_outs(g, n)[0]];
 	}
+	find_experts(l, uses);
 	return uses;
 }
 
@@ -471,7 +503,9 @@ onnx_find_params(struct onnx *l)
 		}
 	if (!signature && !(stores && from_pytorch(l)))
 		judge_inputs(l, uses);
-	if (!signature && from_pytorch(l))
+	if (!signature && from_pytorch(l)) {
+		onnx_guess_decays(l);
 		onnx_guess_folded(l);
+	}
 	add_counters(l);
 }

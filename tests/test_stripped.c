@@ -124,6 +124,10 @@ static const struct file files[] = {
 	{"models/llama_tiny.train.opset23.onnx", SIZES, {0}, MC_OK},
 	{"models/llava_7b.train.bf16.stack.onnx", "\"batch\": 2, \"seq\": 1024", {0}, MC_OK},
 	{"models/resnet50.train.onnx", "", {0}, MC_INCOMPLETE},      /* 26,560 elements of biases that folding BatchNorm made and metadata tells from the model's: 0.04 % */
+	{"models/moe_tiny.train.onnx", "", {0}, MC_OK},
+	{"models/olmoe_tiny.legacy.onnx", "", {0}, MC_OK},
+	{"models/mamba_tiny.train.onnx", "", {0}, MC_OK},
+	{"models/mamba2_tiny.train.onnx", "", {0}, MC_OK},
 	{"twins/lstm.legacy.onnx", "", {0}, MC_OK},
 	{"twins/lstm_two.onnx", "", {0}, MC_OK},
 	{"twins/gru_two_ways.onnx", "", {0}, MC_OK},

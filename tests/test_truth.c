@@ -240,7 +240,14 @@ static const struct near {
 	{"roberta_tiny.train.onnx", "roberta_tiny--lora", 0.0005, false},          /* forward peak: summands of embeddings, x = self.norm(x + y) */
 	{"densenet_tiny.legacy.onnx", "densenet_tiny--bf16", 0.0001, true}, /* a chain of composite modules; num_batches_tracked */
 	{"codegen_tiny.legacy.onnx", "codegen_tiny--mixed", 0.0008, true},  /* a Constant node that Gather reads is no parameter */
-	{"olmoe_tiny.legacy.onnx", "olmoe_tiny--mixed-sgd", 0.001, true},   /* experts' weights that are picked keep their names */
+	{"olmoe_tiny.legacy.onnx", "olmoe_tiny--mixed-sgd", 0.0001, true},  /* experts' weights that are picked keep their names, and so do the tokens */
+	{"moe_tiny.train.onnx", "moe_tiny--mixed", 0.0002, true},
+	{"mamba_tiny.train.pt2", "mamba_tiny--bf16", 0, true},              /* the state goes on in fp32 beside state.to(x.dtype) @ c, on a line that the file does not have */
+	{"mamba2_tiny.train.pt2", "mamba2_tiny--bf16", 0, true},            /* a line that converts the input and the result of a call; dt + bias.to(dt.dtype) */
+	{"mamba2_tiny.train.pt2", "mamba2_tiny--mixed", 0, true},           /* the dtype of what a module was given, not of its gate */
+	{"mamba_tiny.train.onnx", "mamba_tiny--bf16", 0.002, true},         /* no conversion is in an ONNX file: states, step by step */
+	{"mamba2_tiny.train.onnx", "mamba2_tiny--bf16", 0.006, true},       /* states of chunks; that the residual stream is in fp32 the file cannot show */
+	{"mamba2_tiny.train.onnx", "mamba2_tiny--mixed", 0, true},
 	{"seq2seq_tiny.legacy.onnx", "seq2seq_tiny--bf16-sgdm", 0.001, true},       /* zeros for a state, which the exporter folded */
 	{"dit_tiny.onnx", "dit_tiny--bf16-sgdm", 0.001, true},             /* .to(x.dtype) left no trace in front of a Linear */
 	{"blip_tiny.legacy.onnx", "blip_tiny--bf16", 0.0005, true},         /* .to(target_dtype) of parameters, softmax without a dtype */

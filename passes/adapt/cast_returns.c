@@ -96,8 +96,8 @@ find_dtypes(struct returns *r)
 
 /* ---- who converts ------------------------------------------------------------------------------------------------ */
 
-static bool
-wants_one_dtype(unsigned op)
+bool
+casts_wants_one_dtype(unsigned op)
 {
 	static const uint16_t ops[] = {OP_LINEAR, OP_MATMUL, OP_MM, OP_BMM, OP_ADDMM, OP_BADDBMM, OP_CONV, OP_CONV_TRANSPOSE, OP_CONVOLUTION, OP_SDPA, OP_EINSUM,
 		OP_LAYER_NORM, OP_GROUP_NORM, OP_INDEX_ADD, OP_INDEX_COPY, OP_INDEX_PUT, OP_SCATTER, OP_SCATTER_ADD, OP_SCATTER_REDUCE, OP_MASKED_SCATTER};
@@ -193,7 +193,7 @@ restores_wide(const struct returns *r, uint32_t n)
 {
 	const struct arg *d = r->g->nodes[n].op == OP_TO ? node_arg(r->g, n, "dtype") : NULL;
 
-	return d && d->kind == ARG_DTYPE_OF && r->dtype[d->u.val] == DT_FP32 && !(r->g->nodes[n].flags & NF_ADDED);
+	return d && d->kind == ARG_DTYPE_OF && r->dtype[d->u.val] == DT_FP32 && !(r->g->nodes[n].flags & (NF_ADDED | NF_DOWNCAST));
 }
 
 /* Back from a wide operand to who made it wide. */
@@ -241,7 +241,7 @@ learn(struct returns *r)
 {
 	find_dtypes(r);
 	for (uint32_t n = 1; n < r->g->nnode; n++)
-		if (wants_one_dtype(r->g->nodes[n].op) && disagrees(r, n) && blame(r, n))
+		if (casts_wants_one_dtype(r->g->nodes[n].op) && disagrees(r, n) && blame(r, n))
 			return true;
 	return false;
 }
@@ -384,7 +384,7 @@ narrow_rest(struct returns *r)
 	struct graph *g = r->g;
 
 	for (uint32_t n = 1; n < r->end; n++) {
-		bool narrow = wants_one_dtype(g->nodes[n].op) && is_narrowed(r, n) && disagrees(r, n);
+		bool narrow = casts_wants_one_dtype(g->nodes[n].op) && is_narrowed(r, n) && disagrees(r, n);
 
 		for (struct operands it = operands_of(g, n); narrow && operand_next(&it);)
 			if (it.val < r->nval && g->vals[it.val].kind == VAL_NODE && read_dtype(r, it.val, n) == DT_FP32) {

@@ -13,7 +13,8 @@
  *       of that call, or is a floating-point input; otherwise "up"
  *
  * A no-op conversion returns its operand, and the exporter names every later use after it, even outside the module: h.to(float32)
- * in a norm renames the residual stream. A use outside the call of such a conversion means the operand, and so does type_as(h).
+ * in a norm renames the residual stream. A use outside the call of such a conversion means the operand, and so does type_as(h). But what the
+ * call itself made, converted and never read again is its result: "return out.to(x.dtype)", which is "back".
  */
 #include "casts.h"
 
@@ -41,6 +42,13 @@ casts_within_call(const struct casts *k, uint32_t a, uint32_t b)
 	return k->calls.first[x] >= k->calls.first[y] && k->calls.last[x] <= k->calls.last[y];
 }
 
+static bool
+is_of_param(const struct casts *k, uint32_t up)
+{
+	return k->g->vals[node_args(k->g, up)->u.val].kind == VAL_PARAM;
+}
+
+/* The conversion of the first operand that derives from one, which is what a module was given rather than what gates or scales it. */
 static uint32_t
 derived_from(const struct casts *k, uint32_t n)
 {
@@ -49,7 +57,7 @@ derived_from(const struct casts *k, uint32_t n)
 	for (struct operands it = operands_of(k->g, n); operand_next(&it);) {
 		uint32_t p = k->g->vals[it.val].kind == VAL_NODE ? k->g->vals[it.val].node : 0;
 
-		if (p && k->up[p] && casts_same_call(k, p, n))
+		if (p && k->up[p] && casts_same_call(k, p, n) && (!src || is_of_param(k, src)))
 			src = k->up[p];
 	}
 	return src;
@@ -120,15 +128,20 @@ spelled(struct str line, unsigned i, unsigned *total)
 	return found;
 }
 
+/* Does node a run on b's line, or in what is called there? */
+static bool
+runs_on_line(const struct graph *g, uint32_t a, uint32_t b)
+{
+	const struct node *x = &g->nodes[a], *y = &g->nodes[b];
+	uint32_t d = y->nframe - 1u;
+
+	return y->nframe && x->nframe >= y->nframe && g->frames[x->frame + d].line == g->frames[y->frame + d].line && g->frames[x->frame + d].text == g->frames[y->frame + d].text;
+}
+
 static bool
 same_line(const struct graph *g, uint32_t a, uint32_t b)
 {
-	const struct node *x = &g->nodes[a], *y = &g->nodes[b];
-
-	if (!x->nframe || x->nframe != y->nframe || x->scope != y->scope)
-		return false;
-	return g->frames[x->frame + x->nframe - 1].line == g->frames[y->frame + y->nframe - 1].line &&
-	    g->frames[x->frame + x->nframe - 1].text == g->frames[y->frame + y->nframe - 1].text;
+	return g->nodes[a].nframe == g->nodes[b].nframe && g->nodes[a].scope == g->nodes[b].scope && runs_on_line(g, a, b);
 }
 
 /* x.float(), x.to(torch.float32); x.to(y.dtype), x.to(input_dtype), x.type_as(y). A line with several is told apart by their order. */
@@ -142,10 +155,10 @@ source_says(const struct graph *g, uint32_t n)
 
 	if (total < 2 || first == last)
 		return first;
-	for (uint32_t m = n; m-- > 1 && same_line(g, m, n);)
-		before += is_conversion(g, m) || computes_in_fp32(g, m);
-	for (uint32_t m = n + 1; m < g->nnode && same_line(g, m, n); m++)
-		behind += is_conversion(g, m) || computes_in_fp32(g, m);
+	for (uint32_t m = n; m-- > 1 && runs_on_line(g, m, n);)
+		before += same_line(g, m, n) && (is_conversion(g, m) || computes_in_fp32(g, m));
+	for (uint32_t m = n + 1; m < g->nnode && runs_on_line(g, m, n); m++)
+		behind += same_line(g, m, n) && (is_conversion(g, m) || computes_in_fp32(g, m));
 	return before + behind + 1 == total ? spelled(line, before, &total) : SAID_NOTHING;
 }
 
@@ -188,6 +201,27 @@ makes_table(const struct casts *k, uint32_t n)
 
 /* ---- conversions ------------------------------------------------------------------------------------------------- */
 
+/* Conversions that something inside of their call reads. */
+static bool *
+find_read_inside(const struct casts *k)
+{
+	const struct graph *g = k->g;
+	bool *inside = NEW(g->c->a, bool, g->nval);
+
+	for (uint32_t n = 1; n < g->nnode; n++)
+		for (struct operands it = operands_of(g, n); operand_next(&it);)
+			if (g->vals[it.val].kind == VAL_NODE && is_conversion(g, g->vals[it.val].node) && casts_within_call(k, n, g->vals[it.val].node))
+				inside[it.val] = true;
+	return inside;
+}
+
+/* "return out.to(x.dtype)": what a call made, and converts for others alone. */
+static bool
+is_returned(const struct casts *k, uint32_t n, uint32_t x, uint32_t y)
+{
+	return calls_depth(k->g, n) && !k->read_inside[y] && k->g->vals[x].kind == VAL_NODE && casts_within_call(k, k->g->vals[x].node, n);
+}
+
 static void
 convert(struct casts *k, uint32_t n, uint32_t src)
 {
@@ -213,6 +247,10 @@ convert(struct casts *k, uint32_t n, uint32_t src)
 	else if (said == SAID_BACK)
 		casts_back(k, n, src);
 	else if (!low && !on_device && is_table(k, x) == TABLE)
+		casts_back(k, n, 0);
+	else if (!low && same && casts_for_loss(k, n))
+		up = true;
+	else if (!low && same && (is_returned(k, n, x, y) || casts_meets_low(k, n)))
 		casts_back(k, n, 0);
 	else if ((low && dtype->dtype == g->file_dtype) || on_device || (g->vals[x].kind == VAL_INPUT && dtype_is_float(g->vals[x].dtype)) || (!low && src))
 		casts_back(k, n, src);
@@ -359,6 +397,8 @@ pass_casts(struct analysis *a)
 	k.table = NEW(a->c->a, uint8_t, g->nnode);
 	k.renamed = NEW(a->c->a, uint32_t, g->nval);
 	convert_constants(&k);
+	k.read_inside = find_read_inside(&k);
+	casts_find_readers(&k);
 	for (uint32_t n = 1; n < g->nnode; n++) {
 		uint32_t src = derived_from(&k, n);
 
@@ -370,6 +410,7 @@ pass_casts(struct analysis *a)
 		k.table[n] = (uint8_t)makes_table(&k, n);
 		convert_mask(&k, n);
 	}
+	casts_restore_wide(&k);
 	restore_names(&k);
 	casts_write_returns(&k);
 	return true;

@@ -1,4 +1,4 @@
-/* What casts.c and cast_returns.c share. */
+/* What casts.c, cast_names.c, cast_readers.c and cast_returns.c share. */
 #ifndef MC_CASTS_H
 #define MC_CASTS_H
 
@@ -14,12 +14,21 @@ struct casts {
 	bool *written;             /* per node: the source line says what the conversion is */
 	uint8_t *table;            /* per node: enum table */
 	uint32_t *renamed;         /* per value: the operand of the no-op "up" that made it, 0 = none */
+	uint32_t *first, *reader;  /* per value: its readers are reader[first[v]] .. reader[first[v + 1]] */
+	bool *read_inside;         /* per value that a conversion makes: something inside of its call reads it */
 };
 
 bool casts_same_call(const struct casts *, uint32_t node_a, uint32_t node_b);
 bool casts_within_call(const struct casts *, uint32_t node_a, uint32_t node_b);  /* is a's innermost call b's, or inside of it? */
 void casts_back(struct casts *, uint32_t node, uint32_t up);      /* the conversion gives the dtype that was there before up */
 uint32_t casts_named(const struct casts *, uint32_t node);        /* the value whose dtype its source line asks for; 0 = not known */
+bool casts_wants_one_dtype(unsigned op);                          /* a matrix product, a convolution, attention .. */
 void casts_write_returns(struct casts *);
+
+/* cast_readers.c */
+void casts_find_readers(struct casts *);
+bool casts_for_loss(const struct casts *, uint32_t node);
+bool casts_meets_low(const struct casts *, uint32_t node);
+void casts_restore_wide(struct casts *);                          /* what goes on in fp32 does not read a conversion back */
 
 #endif

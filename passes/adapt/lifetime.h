@@ -28,6 +28,9 @@ void lifetime_of_unnamed(struct lifetimes *);
 void lifetime_in_outermost(struct lifetimes *);
 uint32_t lifetime_frame_end(const struct lifetimes *, uint32_t node, unsigned depth);      /* the last node of the call at that depth */
 
+/* lifetime_experts.c */
+void lifetime_of_picked(struct lifetimes *);
+
 /* lifetime_list.c: what loops over modules collect */
 void lifetime_of_lists(struct lifetimes *);
 

@@ -47,17 +47,6 @@ hold_summands(struct lifetimes *l)
 		}
 }
 
-/* weights = self.up[ids] .. weights = self.down[ids]: experts' weights that are picked have the name until others get it, or the frame returns. */
-static void
-hold_picked_weights(struct lifetimes *l)
-{
-	struct graph *g = l->g;
-
-	for (uint32_t n = 1; n < g->nnode; n++)
-		if (g->nodes[n].op == OP_INDEX && g->vals[node_args(g, n)->u.val].kind == VAL_PARAM)
-			lifetime_extend(l, node_outs(g, n)[0], lifetime_next_pick(g, n, lifetime_frame_end(l, n, calls_depth(g, n))));
-}
-
 static bool
 makes_parts(const struct graph *g, uint32_t n)
 {
@@ -271,7 +260,7 @@ lifetime_of_unnamed(struct lifetimes *l)
 	hold_embeddings(l);
 	hold_summands(l);
 	hold_for_norm(l);
-	hold_picked_weights(l);
+	lifetime_of_picked(l);
 	hold_parts(l);
 	hold_lists(l);
 	return_unread(l);

@@ -289,7 +289,7 @@ is_delegation(struct str text)
 	return true;
 }
 
-/* The next node that picks from another parameter by the same index: weights = self.up[ids] .. weights = self.down[ids] */
+/* The next node that picks from another parameter of as many dims by the same index: weights = self.up[ids] .. weights = self.down[ids] */
 uint32_t
 lifetime_next_pick(const struct graph *g, uint32_t n, uint32_t last)
 {
@@ -300,7 +300,7 @@ lifetime_next_pick(const struct graph *g, uint32_t n, uint32_t last)
 	for (uint32_t m = n + 1; m < last; m++) {
 		const struct arg *y = node_args(g, m);
 
-		if (g->nodes[m].op == OP_INDEX && g->vals[y->u.val].kind == VAL_PARAM && y[1].count == x[1].count &&
+		if (g->nodes[m].op == OP_INDEX && g->vals[y->u.val].kind == VAL_PARAM && g->vals[y->u.val].rank == g->vals[x->u.val].rank && y[1].count == x[1].count &&
 		    memcmp(g->ids + x[1].first, g->ids + y[1].first, x[1].count * sizeof *g->ids) == 0)
 			return m;
 	}

@@ -8,7 +8,7 @@
  *     norm(x * silu(gate)) in one module    both are converted when the module begins
  *     (x - mean(x)) * rsqrt(..) * w         x and w are converted, the result converted back
  *     sines of positions, masks, biases: what no parameter and no input has a part in         converted where it meets what the model computes
- *     exp(w) of a parameter with elements   w is converted: the decays of state-space models, which stay in fp32
+ *     exp(w) of a parameter with elements   w is converted: the decays of state-space models, which stay in fp32, and so do their states (upcast_state.c)
  *     the loss of labels that are moved by one place        the logits are converted
  *
  * Softmax with dtype=float32 is put back where attention has been told from other uses (eager_attention.c).
@@ -371,6 +371,8 @@ say(const struct upcast *u)
 		assume(a, "masks, biases, sines and cosines of positions are converted to the parameters' dtype where they meet what the model computes (%u)", u->tables);
 	if (u->decays)
 		assume(a, "exponentials of parameters run in fp32, as libraries write decays (%u)", u->decays);
+	if (u->states)
+		assume(a, "states that decay run in fp32 with what goes into them, as libraries write them (%u conversions)", u->states);
 	if (u->losses)
 		assume(a, "logits are converted to fp32 in front of a loss on labels that are moved by one place (%u)", u->losses);
 }
@@ -387,6 +389,7 @@ pass_upcast(struct analysis *a)
 	u.root[1] = motif_parse(a->c->a, "Div(1, Sqrt(Add(ReduceMean(Pow(x, 2)), $e)))");
 	find_users(&u);
 	find_tables(&u);
+	upcast_find_states(&u);
 	for (uint32_t n = 1; n < u.nold; n++)
 		u.unscaled |= g->nodes[n].op == OP_ONNX_SOFTMAX && upcast_is_unscaled(g, n);
 	for (uint32_t n = 1; n < u.nold; n++)
@@ -407,6 +410,8 @@ pass_upcast(struct analysis *a)
 		default:
 			break;
 		}
+	if (u.decays)
+		upcast_states(&u);
 	say(&u);
 	graph_splice(g, u.nold, u.behind);
 	return true;

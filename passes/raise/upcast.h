@@ -14,8 +14,9 @@ struct upcast {
 	struct motif *root[2];     /* one over the root of a mean of squares */
 	bool *table;               /* by value */
 	bool unscaled;             /* the file has attention whose scores nobody scales */
+	bool *state;               /* by value: states that decay have a part in it; NULL = there are none */
 	struct calls calls;        /* when they are needed */
-	unsigned norms, tables, losses, decays;
+	unsigned norms, tables, losses, decays, states;
 };
 
 uint32_t upcast_only_user(const struct upcast *, uint32_t val);            /* the one reader that is not arithmetic of sizes; 0 = none or several */
@@ -28,5 +29,9 @@ uint32_t upcast_result(struct upcast *, uint32_t node, uint32_t behind, uint32_t
 /* upcast_norm.c */
 void upcast_norm(struct upcast *, uint32_t root);
 bool upcast_is_unscaled(const struct graph *, uint32_t softmax);
+
+/* upcast_state.c */
+void upcast_find_states(struct upcast *);
+void upcast_states(struct upcast *);
 
 #endif

@@ -163,13 +163,73 @@ gate_of(const struct upcast *u, uint32_t n, uint32_t x, uint32_t *node)
 	return product ? count : 0;
 }
 
+/* silu(z), its nodes in *node; 0 = v is something else */
+static unsigned
+silu_of(const struct graph *g, uint32_t v, uint32_t *node)
+{
+	uint32_t n = node_of(g, v), x, y;
+
+	if (n && g->nodes[n].op == OP_ONNX_SWISH) {
+		node[0] = n;
+		return 1;
+	}
+	if (!n || g->nodes[n].op != OP_ONNX_MUL)
+		return 0;
+	x = operand_of(g, n, 0);
+	y = operand_of(g, n, 1);
+	for (unsigned i = 0; i < 2; i++) {
+		uint32_t m = node_of(g, i ? x : y);
+
+		if (!m || g->nodes[m].op != OP_ONNX_SIGMOID || operand_of(g, m, 0) != (i ? y : x))
+			continue;
+		node[0] = n;
+		node[1] = m;
+		return 2;
+	}
+	return 0;
+}
+
+/* Without modules: what states made is gated, and normed at once. */
+static unsigned
+gate_of_states(const struct upcast *u, uint32_t x, uint32_t *node)
+{
+	const struct graph *g = u->g;
+	uint32_t n = node_of(g, x);
+	unsigned count = 0;
+
+	while (n && g->nodes[n].op == OP_ONNX_RESHAPE && count < MOST_GATE - 3u) {
+		node[count++] = n;
+		n = node_of(g, operand_of(g, n, 0));
+	}
+	if (!n || g->nodes[n].op != OP_ONNX_MUL || !u->state)
+		return 0;
+	node[count++] = n;
+	for (unsigned i = 0; i < 2; i++) {
+		uint32_t v = operand_of(g, n, i);
+		unsigned more = v < u->nval && u->state[v] ? silu_of(g, operand_of(g, n, !i), node + count) : 0;
+
+		if (more)
+			return count + more;
+	}
+	return 0;
+}
+
+static bool
+is_among(const uint32_t *node, unsigned count, uint32_t n)
+{
+	for (unsigned i = 0; i < count; i++)
+		if (node[i] == n)
+			return true;
+	return false;
+}
+
 /* norm(x * silu(gate)) in one module: both are converted when it begins. */
 static bool
 convert_gated(struct upcast *u, uint32_t n, uint32_t x)
 {
 	struct graph *g = u->g;
 	uint32_t node[MOST_GATE], first = 0, from[2 * MOST_GATE], to[2 * MOST_GATE];
-	unsigned count = gate_of(u, n, x, node), made = 0;
+	unsigned count = g->has_scopes ? gate_of(u, n, x, node) : gate_of_states(u, x, node), made = 0;
 
 	for (unsigned i = 0; i < count; i++)
 		first = first && first < node[i] ? first : node[i];
@@ -178,7 +238,7 @@ convert_gated(struct upcast *u, uint32_t n, uint32_t x)
 			uint32_t v = it.val, maker = node_of(g, v);
 			unsigned k = 0;
 
-			if (!dtype_is_float(g->vals[v].dtype) || !g->vals[v].rank || (maker && g->nodes[maker].scope == g->nodes[n].scope))
+			if (!dtype_is_float(g->vals[v].dtype) || !g->vals[v].rank || maker >= u->nold || is_among(node, count, maker))
 				continue;
 			while (k < made && from[k] != v)
 				k++;

@@ -1,0 +1,145 @@
+/*
+ * What reads a conversion tells what it is for, where the source does not say:
+ *
+ *     cross_entropy(x.view(..), ..)         logits are converted to fp32
+ *     dt + bias                             a parameter is converted to the dtype of what it meets, which the model did not convert up
+ *     state = decay * state + u, with       the conversion back is written where the product takes it, and what goes on in fp32 reads its operand: the
+ *     y = state.to(x.dtype) @ c             exporter names every later use of what a conversion did nothing to after it
+ */
+#include "casts.h"
+
+#define MOST_VIEWS 8u
+
+void
+casts_find_readers(struct casts *k)
+{
+	const struct graph *g = k->g;
+	uint32_t total = 0, *at = NEW(g->c->a, uint32_t, g->nval + 1);
+
+	k->first = NEW(g->c->a, uint32_t, g->nval + 1);
+	for (uint32_t n = 1; n < g->nnode; n++)
+		for (struct operands it = operands_of(g, n); operand_next(&it);)
+			k->first[it.val]++;
+	for (uint32_t v = 0; v <= g->nval; v++) {
+		uint32_t count = k->first[v];
+
+		at[v] = k->first[v] = total;
+		total += count;
+	}
+	k->reader = NEW(g->c->a, uint32_t, total + 1);
+	for (uint32_t n = 1; n < g->nnode; n++)
+		for (struct operands it = operands_of(g, n); operand_next(&it);)
+			k->reader[at[it.val]++] = n;
+}
+
+/* ---- losses ----------------------------------------------------------------------------------------------------- */
+
+static bool
+is_view(unsigned op)
+{
+	return op == OP_VIEW || op == OP_RESHAPE || op == OP_SLICE || op == OP_CONTIGUOUS || op == OP_TRANSPOSE || op == OP_PERMUTE || op == OP_FLATTEN;
+}
+
+/* Do logits, viewed maybe, get from node n to a cross entropy? */
+bool
+casts_for_loss(const struct casts *k, uint32_t n)
+{
+	const struct graph *g = k->g;
+	uint32_t v = g->nodes[n].nout ? node_outs(g, n)[0] : 0;
+
+	for (unsigned depth = 0; v && depth < MOST_VIEWS; depth++) {
+		uint32_t next = 0;
+
+		for (uint32_t i = k->first[v]; i < k->first[v + 1]; i++) {
+			uint32_t m = k->reader[i];
+
+			if (g->nodes[m].op == OP_CROSS_ENTROPY && node_args(g, m)->u.val == v)
+				return true;
+			if (is_view(g->nodes[m].op) && g->nodes[m].nout)
+				next = node_outs(g, m)[0];
+		}
+		v = next;
+	}
+	return false;
+}
+
+/* ---- elementwise operators ------------------------------------------------------------------------------------------ */
+
+static bool
+is_elementwise(unsigned op)
+{
+	return op == OP_ADD || op == OP_SUB || op == OP_MUL || op == OP_DIV;
+}
+
+/* The other floating-point tensor that an elementwise operator reads beside v, if a node makes it; 0 = none, or it is no such operator. */
+static uint32_t
+partner(const struct graph *g, uint32_t n, uint32_t v)
+{
+	uint32_t found = 0;
+
+	for (struct operands it = operands_of(g, n); is_elementwise(g->nodes[n].op) && operand_next(&it);)
+		if (it.val != v && g->vals[it.val].kind == VAL_NODE && dtype_is_float(g->vals[it.val].dtype) && g->vals[it.val].rank)
+			found = it.val;
+	return found;
+}
+
+/* A parameter whose every reader adds or multiplies it with what is known by now not to have been converted up. */
+bool
+casts_meets_low(const struct casts *k, uint32_t n)
+{
+	const struct graph *g = k->g;
+	uint32_t y = node_outs(g, n)[0];
+
+	if (g->vals[node_args(g, n)->u.val].kind != VAL_PARAM)
+		return false;
+	for (uint32_t i = k->first[y]; i < k->first[y + 1]; i++) {
+		uint32_t other = partner(g, k->reader[i], y);
+
+		if (!other || g->vals[other].node >= n || k->up[g->vals[other].node])
+			return false;
+	}
+	return k->first[y] < k->first[y + 1];
+}
+
+/* A conversion that did nothing in the file, back from fp32 that the same call made. */
+static bool
+is_back(const struct casts *k, uint32_t n)
+{
+	const struct graph *g = k->g;
+	const struct arg *x = node_args(g, n);
+
+	return g->nodes[n].op == OP_TO && !k->up[n] && !(g->nodes[n].flags & (NF_UPCAST | NF_DOWNCAST | NF_ADDED)) && x->kind == ARG_VAL && g->vals[x->u.val].kind == VAL_NODE &&
+	    g->vals[x->u.val].dtype == g->vals[node_outs(g, n)[0]].dtype && k->up[g->vals[x->u.val].node] && casts_same_call(k, n, g->vals[x->u.val].node);
+}
+
+static bool
+is_operand_of_product(const struct casts *k, uint32_t y)
+{
+	for (uint32_t i = k->first[y]; i < k->first[y + 1]; i++)
+		if (casts_wants_one_dtype(k->g->nodes[k->reader[i]].op))
+			return true;
+	return false;
+}
+
+void
+casts_restore_wide(struct casts *k)
+{
+	struct graph *g = k->g;
+
+	for (uint32_t n = 1; n < g->nnode; n++) {
+		uint32_t x, y = g->nodes[n].nout ? node_outs(g, n)[0] : 0;
+
+		if (!y || !is_back(k, n) || !is_operand_of_product(k, y))
+			continue;
+		x = node_args(g, n)->u.val;
+		for (uint32_t i = k->first[y]; i < k->first[y + 1]; i++) {
+			uint32_t m = k->reader[i], other = partner(g, m, y);
+
+			if (!other || !k->up[g->vals[other].node] || !casts_same_call(k, m, n))
+				continue;
+			for (struct operands it = operands_of(g, m); operand_next(&it);)
+				if (it.val == y)
+					*it.slot = x;
+		}
+	}
+}
