@@ -180,10 +180,29 @@ dtype_that_is_wanted(void **state)
 	}
 }
 
+/* What is added into zeros like h, a product under autocast, has h's dtype, bf16, whatever an fp32 trace says: the conversion makes no tensor of fp32. */
+static void
+dtype_of_what_takes_it(void **state)
+{
+	static const char graph[] = "memcrest-ir 1\ninput %x : fp32[128, 256]\ninput %i : int64[128]\nparam %w \"w\" : fp32[512, 256] trainable\n"
+	    "%h : fp32[128, 512] = linear(%x, %w)\n%z : fp32[128, 512] = zeros_like(%h)\n%m : fp32[128, 512] = relu(%h)\n%q : fp32[128, 512] = to(%m, fp32)\n"
+	    "%y : fp32[128, 512] = index_add(%z, 0, %i, %q)\n%l : fp32[] = sum(%y)\noutput %l\n";
+	struct analysed a = test_analyse(graph, "{\"optimizer\": \"sgd\", \"loss\": \"in-graph\", \"precision\": \"bf16-mixed\"}");
+
+	(void)state;
+	for (uint32_t k = 1; k < a.r->r.sched->nstorage; k++) {
+		const struct storage *t = &a.r->r.sched->storages[k];
+
+		assert_false(t->op && strcmp(t->op, "_to_copy") == 0 && t->geom && t->geom->dim[0] == 128 && t->geom->dim[1] == 512 && t->nbytes == 128 * 512 * 4);
+	}
+	release_analysis(a);
+}
+
 int
 main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(names), cmocka_unit_test(logits_outlive_the_loss), cmocka_unit_test(dtype_of_a_name), cmocka_unit_test(dtype_that_is_wanted)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(names), cmocka_unit_test(logits_outlive_the_loss), cmocka_unit_test(dtype_of_a_name), cmocka_unit_test(dtype_that_is_wanted),
+	    cmocka_unit_test(dtype_of_what_takes_it)};
 
 	return cmocka_run_group_tests_name("names", tests, NULL, NULL);
 }
