@@ -148,7 +148,8 @@ dtype_of_a_name(void **state)
 
 /*
  * linspace is fp32 whatever the parameters are. Its conversion, which did nothing in an fp32 file, must have been to x's dtype: the product and the sum into h want one, and
- * to convert a table of it to fp32 does nothing in any file. A name that has a dtype is hardly bound to fp32.
+ * to convert a table of it to fp32 does nothing in any file. A name that has a dtype is hardly bound to fp32. A buffer that a product takes unconverted was
+ * made in the parameters' dtype.
  */
 static void
 dtype_that_is_wanted(void **state)
@@ -162,11 +163,13 @@ dtype_that_is_wanted(void **state)
 		"%c : fp32[256] = cos(%o)\n%q : fp32[256] = to(%c, fp32)\n%e : fp32[128, 256] = add(%x, %q)\n%y : fp32[128, 256] = mul(%e, %w)\n%l : fp32[] = sum(%y)\noutput %l\n",
 		"memcrest-ir 1\ninput %x : fp32[128, 256]\ninput %i : int64[256]\nparam %w \"w\" : fp32[256] trainable\n%q : fp32[256] = to(%i, fp32) !2 \"m = ids.to(dtype)\"\n"
 		"%e : fp32[128, 256] = add(%x, %q)\n%y : fp32[128, 256] = mul(%e, %w)\n%l : fp32[] = sum(%y)\noutput %l\n",
+		"memcrest-ir 1\ninput %x : fp32[128, 256]\nparam %w \"w\" : fp32[512, 256] trainable\nbuffer %b \"b\" : fp32[256, 256]\n%s : fp32[128, 256] = slice(%b, 0, 0, 128)\n"
+		"%e : fp32[128, 256] = mul(%x, %s)\n%y : fp32[128, 512] = linear(%e, %w)\n%l : fp32[] = sum(%y)\noutput %l\n",
 	};
-	static const char *const ops[] = {"add", "index_add", "add", "add"};
+	static const char *const ops[] = {"add", "index_add", "add", "add", "mul"};
 
 	(void)state;
-	for (unsigned i = 0; i < 4; i++) {
+	for (unsigned i = 0; i < 5; i++) {
 		struct analysed a = test_analyse(graphs[i], "{\"optimizer\": \"sgd\", \"loss\": \"in-graph\", \"precision\": \"bf16\"}");
 		unsigned found = 0;
 
