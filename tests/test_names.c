@@ -148,7 +148,8 @@ dtype_of_a_name(void **state)
 
 /*
  * linspace is fp32 whatever the parameters are. Its conversion, which did nothing in an fp32 file, must have been to x's dtype: the product and the sum into h want one, and
- * to convert a table of it to fp32 does nothing in any file. A name that has a dtype is hardly bound to fp32.
+ * to convert a table of it to fp32 does nothing in any file. A name that has a dtype is hardly bound to fp32. A buffer that a product takes unconverted was
+ * made in the parameters' dtype.
  */
 static void
 dtype_that_is_wanted(void **state)
@@ -162,11 +163,13 @@ dtype_that_is_wanted(void **state)
 		"%c : fp32[256] = cos(%o)\n%q : fp32[256] = to(%c, fp32)\n%e : fp32[128, 256] = add(%x, %q)\n%y : fp32[128, 256] = mul(%e, %w)\n%l : fp32[] = sum(%y)\noutput %l\n",
 		"memcrest-ir 1\ninput %x : fp32[128, 256]\ninput %i : int64[256]\nparam %w \"w\" : fp32[256] trainable\n%q : fp32[256] = to(%i, fp32) !2 \"m = ids.to(dtype)\"\n"
 		"%e : fp32[128, 256] = add(%x, %q)\n%y : fp32[128, 256] = mul(%e, %w)\n%l : fp32[] = sum(%y)\noutput %l\n",
+		"memcrest-ir 1\ninput %x : fp32[128, 256]\nparam %w \"w\" : fp32[512, 256] trainable\nbuffer %b \"b\" : fp32[256, 256]\n%s : fp32[128, 256] = slice(%b, 0, 0, 128)\n"
+		"%e : fp32[128, 256] = mul(%x, %s)\n%y : fp32[128, 512] = linear(%e, %w)\n%l : fp32[] = sum(%y)\noutput %l\n",
 	};
-	static const char *const ops[] = {"add", "index_add", "add", "add"};
+	static const char *const ops[] = {"add", "index_add", "add", "add", "mul"};
 
 	(void)state;
-	for (unsigned i = 0; i < 4; i++) {
+	for (unsigned i = 0; i < 5; i++) {
 		struct analysed a = test_analyse(graphs[i], "{\"optimizer\": \"sgd\", \"loss\": \"in-graph\", \"precision\": \"bf16\"}");
 		unsigned found = 0;
 
@@ -180,10 +183,29 @@ dtype_that_is_wanted(void **state)
 	}
 }
 
+/* What is added into zeros like h, a product under autocast, has h's dtype, bf16, whatever an fp32 trace says: the conversion makes no tensor of fp32. */
+static void
+dtype_of_what_takes_it(void **state)
+{
+	static const char graph[] = "memcrest-ir 1\ninput %x : fp32[128, 256]\ninput %i : int64[128]\nparam %w \"w\" : fp32[512, 256] trainable\n"
+	    "%h : fp32[128, 512] = linear(%x, %w)\n%z : fp32[128, 512] = zeros_like(%h)\n%m : fp32[128, 512] = relu(%h)\n%q : fp32[128, 512] = to(%m, fp32)\n"
+	    "%y : fp32[128, 512] = index_add(%z, 0, %i, %q)\n%l : fp32[] = sum(%y)\noutput %l\n";
+	struct analysed a = test_analyse(graph, "{\"optimizer\": \"sgd\", \"loss\": \"in-graph\", \"precision\": \"bf16-mixed\"}");
+
+	(void)state;
+	for (uint32_t k = 1; k < a.r->r.sched->nstorage; k++) {
+		const struct storage *t = &a.r->r.sched->storages[k];
+
+		assert_false(t->op && strcmp(t->op, "_to_copy") == 0 && t->geom && t->geom->dim[0] == 128 && t->geom->dim[1] == 512 && t->nbytes == 128 * 512 * 4);
+	}
+	release_analysis(a);
+}
+
 int
 main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(names), cmocka_unit_test(logits_outlive_the_loss), cmocka_unit_test(dtype_of_a_name), cmocka_unit_test(dtype_that_is_wanted)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(names), cmocka_unit_test(logits_outlive_the_loss), cmocka_unit_test(dtype_of_a_name), cmocka_unit_test(dtype_that_is_wanted),
+	    cmocka_unit_test(dtype_of_what_takes_it)};
 
 	return cmocka_run_group_tests_name("names", tests, NULL, NULL);
 }

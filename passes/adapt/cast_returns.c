@@ -5,7 +5,7 @@
  * In 16 bits they matter. Where an operator that wants one dtype (a matrix product, a convolution, attention) would get two, the wider
  * operand is followed back. A conversion to fp32 of what is fp32 already was one back, and so is every one on the same line. Otherwise
  * a module call cast up and handed its result out: a module of that class converts what it returns. Every call of the class does,
- * or a residual stream would stay wide unseen.
+ * or a residual stream would stay wide unseen. A buffer at the end of the way was not made in fp32.
  */
 #include "casts.h"
 
@@ -196,6 +196,26 @@ restores_wide(const struct returns *r, uint32_t n)
 	return d && d->kind == ARG_DTYPE_OF && r->dtype[d->u.val] == DT_FP32 && !(r->g->nodes[n].flags & (NF_ADDED | NF_DOWNCAST));
 }
 
+/*
+ * A buffer that no conversion stands behind, in a file that has them all: with parameters in 16 bits the program would not run, so it was made in
+ * their dtype, as torch.tril(torch.ones(n, n)) is where that is the default.
+ */
+static bool
+follows_parameters(struct returns *r, uint32_t n)
+{
+	for (struct operands it = operands_of(r->g, n); operand_next(&it);) {
+		struct val *x = &r->g->vals[it.val];
+
+		if (x->kind != VAL_BUFFER || r->dtype[it.val] != DT_FP32 || x->flags & VF_DEFAULT_DTYPE || str_eq(r->g->format, S("onnx")))
+			continue;
+		if (r->g->decomposed)
+			return false;
+		x->flags |= VF_DEFAULT_DTYPE;
+		return true;
+	}
+	return false;
+}
+
 /* Back from a wide operand to who made it wide. */
 static bool
 blame(struct returns *r, uint32_t n)
@@ -209,7 +229,7 @@ blame(struct returns *r, uint32_t n)
 			if (read_dtype(r, it.val, n) == DT_FP32 && r->g->vals[it.val].kind == VAL_NODE)
 				wide = r->g->vals[it.val].node;
 		if (!wide)
-			return false;
+			return follows_parameters(r, n);
 		if (restores_wide(r, wide))
 			return turn_one(r, wide);
 		if (r->k->up[wide] && says_nothing(r, r->k->up[wide]))

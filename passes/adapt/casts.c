@@ -199,6 +199,34 @@ makes_table(const struct casts *k, uint32_t n)
 	return found;
 }
 
+/* By value: what operators add or copy it into that take one dtype only, under autocast as well. "self.sum.index_add_(0, i, m.to(h.dtype))" */
+static uint32_t *
+find_wanted(const struct graph *g)
+{
+	uint32_t *wanted = NEW(g->c->a, uint32_t, g->nval);
+
+	for (uint32_t n = 1; n < g->nnode; n++) {
+		unsigned op = g->nodes[n].op;
+		const struct arg *into = node_args(g, n), *what;
+
+		if (op != OP_INDEX_ADD && op != OP_INDEX_COPY && op != OP_SCATTER && op != OP_SCATTER_REDUCE)
+			continue;
+		what = node_arg(g, n, op == OP_INDEX_ADD || op == OP_INDEX_COPY ? "source" : "src");
+		if (what && what->kind == ARG_VAL && into->kind == ARG_VAL)
+			wanted[what->u.val] = into->u.val;
+	}
+	return wanted;
+}
+
+/* Is it there already when the conversion runs? */
+static uint32_t
+wanted_of(const struct casts *k, uint32_t n)
+{
+	uint32_t v = k->wanted[node_outs(k->g, n)[0]];
+
+	return v && dtype_is_float(k->g->vals[v].dtype) && (k->g->vals[v].kind != VAL_NODE || k->g->vals[v].node < n) ? v : 0;
+}
+
 /* ---- conversions ------------------------------------------------------------------------------------------------- */
 
 /* Conversions that something inside of their call reads. */
@@ -242,6 +270,8 @@ convert(struct casts *k, uint32_t n, uint32_t src)
 		casts_back(k, n, g->nodes[src].flags & NF_UPCAST ? src : 0);
 	else if ((said == SAID_UP && !on_device) || g->nodes[n].flags & NF_UPCAST)
 		up = k->written[n] = true;
+	else if (!low && said != SAID_UP && wanted_of(k, n))
+		*node_arg(g, n, "dtype") = (struct arg){.kind = ARG_DTYPE_OF, .u.val = wanted_of(k, n)};
 	else if (said == SAID_BACK && casts_named(k, n))
 		*node_arg(g, n, "dtype") = (struct arg){.kind = ARG_DTYPE_OF, .u.val = casts_named(k, n)};
 	else if (said == SAID_BACK)
@@ -396,6 +426,7 @@ pass_casts(struct analysis *a)
 	k.written = NEW(a->c->a, bool, g->nnode);
 	k.table = NEW(a->c->a, uint8_t, g->nnode);
 	k.renamed = NEW(a->c->a, uint32_t, g->nval);
+	k.wanted = find_wanted(g);
 	convert_constants(&k);
 	k.read_inside = find_read_inside(&k);
 	casts_find_readers(&k);

@@ -13,6 +13,7 @@ struct casts {
 	uint32_t *up;              /* per node: the "up" conversion that it derives from within its call, 0 = none */
 	bool *written;             /* per node: the source line says what the conversion is */
 	uint8_t *table;            /* per node: enum table */
+	uint32_t *wanted;          /* per value: what it is added or copied into, 0 = nothing */
 	uint32_t *renamed;         /* per value: the operand of the no-op "up" that made it, 0 = none */
 	uint32_t *first, *reader;  /* per value: its readers are reader[first[v]] .. reader[first[v + 1]] */
 	bool *read_inside;         /* per value that a conversion makes: something inside of its call reads it */
