@@ -72,7 +72,7 @@ V_TENSOR(uint32_t t)
 
 /* ---- operator rows, compiled (code.c) ---------------------------------------------------------------- */
 
-#define MAX_ARGS 16
+#define MAX_ARGS 20
 #define MAX_OUTS 6
 #define MAX_REFS 4
 #define MAX_KEEPS 12
