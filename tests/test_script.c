@@ -2,6 +2,7 @@
 #include "test.h"
 #include "../frontend/script.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static struct code_file *
@@ -141,11 +142,37 @@ depth(void **state)
 	test_ctx_free(c);
 }
 
+/* Modules traced in eval mode without gradients, as inference takes their own kernels: the peaks are those of real PyTorch training the modules in eval mode. */
+static void
+kernels_of_inference(void **state)
+{
+	static const struct {
+		const char *file, *precision;
+		uint64_t peak;
+	} table[] = {
+		{"encoder", "fp32", 413184}, {"encoder", "bf16-mixed", 379904}, {"encoder_norm_first", "fp32", 425472}, {"encoder_norm_first", "bf16-mixed", 379904},
+		{"heads", "fp32", 127488}, {"heads", "bf16-mixed", 98304}, {"heads_weights", "fp32", 129536}, {"heads_weights", "bf16-mixed", 111104},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+		char path[64], recipe[96];
+		struct analysed a;
+
+		snprintf(path, sizeof path, "fixtures/script/%s.eval.pt", table[i].file);
+		snprintf(recipe, sizeof recipe, "{\"optimizer\": \"adamw\", \"precision\": \"%s\"}", table[i].precision);
+		a = test_analyse_file(path, recipe);
+		assert_int_equal(mc_report_peak(a.r), table[i].peak);
+		assert_false(a.r->incomplete);
+		release_analysis(a);
+	}
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(classes), cmocka_unit_test(statements), cmocka_unit_test(literals), cmocka_unit_test(mistakes), cmocka_unit_test(depth),
+		cmocka_unit_test(classes), cmocka_unit_test(statements), cmocka_unit_test(literals), cmocka_unit_test(mistakes), cmocka_unit_test(depth), cmocka_unit_test(kernels_of_inference),
 	};
 
 	return cmocka_run_group_tests_name("script", tests, NULL, NULL);

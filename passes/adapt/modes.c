@@ -68,6 +68,18 @@ warn_of_eval_export(struct analysis *a)
 		diag(a->c, DIAG_EVAL_EXPORT, (unsigned)idle);
 }
 
+/* The kernels that inference takes instead of whole modules know no dropout. */
+static void
+say_what_replaces_kernels(struct analysis *a)
+{
+	uint32_t found = 0;
+
+	for (uint32_t n = 1; n < a->g->nnode; n++)
+		found += a->g->nodes[n].op == OP_NATIVE_MHA || a->g->nodes[n].op == OP_ENCODER_LAYER;
+	if (found)
+		assume(a, "%u of inference's kernels for nn.MultiheadAttention and nn.TransformerEncoderLayer are counted as the operators that training runs; their dropout is not in the file", (unsigned)found);
+}
+
 bool
 pass_modes(struct analysis *a)
 {
@@ -75,6 +87,7 @@ pass_modes(struct analysis *a)
 	struct graph *g = a->g;
 
 	warn_of_eval_export(a);
+	say_what_replaces_kernels(a);
 	for (uint32_t n = 1; v->nlist && n < g->nnode; n++)
 		if (in_eval_module(a, n))
 			to_eval(g, n);

@@ -314,7 +314,7 @@ build_flat(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 uint32_t
 build_nonzero(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 {
-	int64_t dim[2] = {x->g->numel, x->g->rank};
+	int64_t dim[2] = {call_int(c, "size", x->g->numel), x->g->rank};
 
 	(void)n;
 	return fresh_contiguous(c, 2, dim, dt ? dt : DT_INT64);

@@ -83,17 +83,24 @@ build_matrix_values(struct call *c, const struct operand *x, unsigned n, unsigne
 	return without_last(c, &out, 1, dt);
 }
 
-/* The default's Q; the other modes have other sizes. */
+/* Q in the three modes: as many columns as the smaller dim, as rows, or nothing. */
 uint32_t
 build_qr_left(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 {
 	const struct value *mode = call_arg(c, "mode");
+	int64_t none = 0;
 
-	if (mode->kind == ARG_STR && !str_eq(mode->u.s, S("reduced"))) {
-		call_failed(c, "a mode of qr other than reduced");
-		return 0;
-	}
-	return build_matrix_left(c, x, n, dt);
+	if (mode->kind == ARG_STR && str_eq(mode->u.s, S("r")))
+		return fresh_contiguous(c, 1, &none, dt ? dt : x->g->dtype);
+	return mode->kind == ARG_STR && str_eq(mode->u.s, S("complete")) ? build_square_left(c, x, n, dt) : build_matrix_left(c, x, n, dt);
+}
+
+uint32_t
+build_qr_right(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	const struct value *mode = call_arg(c, "mode");
+
+	return mode->kind == ARG_STR && str_eq(mode->u.s, S("complete")) ? build_full(c, x, n, dt) : build_matrix_right(c, x, n, dt);
 }
 
 /* What a triangular solve gives: the columns of each matrix lie one behind the other. */
@@ -148,13 +155,22 @@ uint32_t
 build_eigh_grad(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 {
 	struct sim *s = c->s;
-	uint32_t product = build_full(c, x, n, dt), difference = build_full(c, x, n, dt), half = build_full(c, x, n, dt), gaps, inner, right, t;
+	bool values = c->ngrads > 0 && c->grads[0], vectors = c->ngrads > 1 && c->grads[1];
+	uint32_t product = build_full(c, x, n, dt), difference, half, gaps, inner, right, t;
 
+	if (!vectors) {
+		t = build_full(c, x, n, dt);
+		temps_drop(s, product);
+		return t;
+	}
+	difference = build_full(c, x, n, dt);
+	half = build_full(c, x, n, dt);
 	temps_drop(s, difference);
 	gaps = build_full(c, x, n, dt);
-	inner = build_full(c, x, n, dt);
+	inner = values ? build_full(c, x, n, dt) : half;
 	temps_drop(s, gaps);
-	temps_drop(s, half);
+	if (values)
+		temps_drop(s, half);
 	right = build_full(c, x, n, dt);
 	t = build_full(c, x, n, dt);
 	temps_drop(s, right);

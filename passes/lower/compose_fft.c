@@ -52,7 +52,7 @@ read_plan(struct call *c, uint32_t t, struct plan_fft *p)
 	p->nsize = call_ints(c, sizes, p->size, MAX_RANK);
 	p->n = call_ints(c, "dim", p->dim, MAX_RANK);
 	if (!p->n) {               /* two, or as many of the last as there are sizes, or all */
-		unsigned last = c->op == OP_FFT2 || c->op == OP_RFFT2 || c->op == OP_IRFFT2 ? 2 : p->nsize ? p->nsize : rank;
+		unsigned last = c->op == OP_FFT2 || c->op == OP_RFFT2 || c->op == OP_IRFFT2 || c->op == OP_HFFT2 || c->op == OP_IHFFT2 ? 2 : p->nsize ? p->nsize : rank;
 
 		for (unsigned first = rank > last ? rank - last : 0; first < rank; first++)
 			p->dim[p->n++] = first;
@@ -110,6 +110,70 @@ transform(struct call *c, enum transform kind)
 	else
 		t = CALL(s, FFT_R2C, V_TENSOR(t), dims, V_INT(0), V_BOOL(kind == REAL_TO_COMPLEX));
 	return temps_keep(s, mark, t);
+}
+
+/* A complex tensor's own copy: that conj() is a view until it is read is not modelled. */
+static uint32_t
+conjugate(struct sim *s, uint32_t t)
+{
+	return t && is_complex(s, t) ? CALL(s, CONJ_COPY, V_TENSOR(t)) : t;
+}
+
+uint32_t
+compose_CONJ(struct call *c)
+{
+	return conjugate(c->s, call_tensor(c, "self"));
+}
+
+/* The last dim of a Hermitian signal goes to or from real numbers; the others are transformed before or behind it. */
+static uint32_t
+hermitian(struct call *c, bool to_real)
+{
+	struct sim *s = c->s;
+	uint32_t self = call_tensor(c, "self"), mark = temps_mark(s), t = self;
+	struct plan_fft p = {0};
+	struct value last;
+	int64_t size;
+
+	if (!self || !read_plan(c, self, &p))
+		return 0;
+	last = V_INTS(&p.dim[p.n - 1], 1);
+	size = p.nsize ? p.size[p.n - 1] : 2 * (geom_at(s, self)->dim[p.dim[p.n - 1]] - 1);
+	if (to_real && p.nsize)
+		p.size[p.n - 1] = size / 2 + 1;
+	if (to_real && !is_complex(s, t))
+		t = cast(s, t, complex_of(geom_at(s, t)->dtype));
+	if (p.nsize)
+		t = resized(s, t, &p, p.size);
+	if (!to_real)
+		t = conjugate(s, CALL(s, FFT_R2C, V_TENSOR(t), last, V_INT(0), V_BOOL(true)));
+	if (p.n > 1)
+		t = CALL(s, FFT_C2C, V_TENSOR(t), V_INTS(p.dim, p.n - 1), V_INT(0), V_BOOL(true));
+	if (to_real)
+		t = CALL(s, FFT_C2R, V_TENSOR(p.n > 1 ? conjugate(s, t) : CALL(s, CLONE, V_TENSOR(t), V_INT(0))), last, V_INT(0), V_INT(size));
+	return temps_keep(s, mark, t);
+}
+
+#define HERMITIAN(name, to_real) \
+	uint32_t compose_##name(struct call *c) { return hermitian(c, to_real); }
+HERMITIAN(HFFT, true)
+HERMITIAN(HFFT2, true)
+HERMITIAN(HFFTN, true)
+HERMITIAN(IHFFT, false)
+HERMITIAN(IHFFT2, false)
+HERMITIAN(IHFFTN, false)
+
+uint32_t
+compose_FFTSHIFT(struct call *c)
+{
+	uint32_t self = call_tensor(c, "self");
+	int64_t dim[MAX_RANK] = {0}, by[MAX_RANK] = {0};
+	unsigned n = call_ints(c, "dim", dim, MAX_RANK);
+
+	if (!n)
+		for (; self && n < geom_at(c->s, self)->rank; n++)
+			dim[n] = n;
+	return CALL(c->s, ROLL, V_TENSOR(self), V_INTS(by, n), V_INTS(dim, n));
 }
 
 #define FAMILY(name, kind) \

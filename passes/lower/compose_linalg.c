@@ -126,19 +126,94 @@ compose_CDIST(struct call *c)
 	return CALL(s, CDIST_FORWARD, V_TENSOR(a), V_TENSOR(b), *p, V_INT(mode));
 }
 
+enum norm { NORM_FROBENIUS, NORM_NUCLEAR, NORM_SPECTRAL, NORM_SUMS };
+
+/* 'fro', 'nuc', the largest or smallest singular value, the largest or smallest sum of a column or row */
+static enum norm
+norm_kind(const struct value *ord)
+{
+	double p = ord->kind == ARG_FLOAT ? ord->u.f : ord->kind == ARG_INT ? (double)ord->u.i : 0;
+
+	if (ord->kind == ARG_STR)
+		return str_eq(ord->u.s, S("nuc")) ? NORM_NUCLEAR : NORM_FROBENIUS;
+	return p == 2 || p == -2 ? NORM_SPECTRAL : p == 0 ? NORM_FROBENIUS : NORM_SUMS;
+}
+
+/* One of each matrix's values, and the dims that it stands for put back. */
+static uint32_t
+norm_of_values(struct call *c, uint32_t t, bool sum, const int64_t *dim)
+{
+	struct sim *s = c->s;
+	bool keep = call_bool(c, "keepdim");
+	int64_t last = -1;
+	unsigned rank = geom_at(s, t)->rank;
+
+	(void)dim;
+	t = CALL(s, SVDVALS, V_TENSOR(t));
+	t = sum ? CALL(s, SUM, V_TENSOR(t), V_INTS(&last, 1), V_BOOL(keep)) : CALL(s, AMAX, V_TENSOR(t), V_INTS(&last, 1), V_BOOL(keep));
+	return keep && t && geom_at(s, t)->rank < rank ? CALL(s, UNSQUEEZE, V_TENSOR(t), V_INT(-1)) : t;
+}
+
+static uint32_t
+matrix_norm(struct call *c, const struct value *ord, const int64_t *dim)
+{
+	struct sim *s = c->s;
+	uint32_t self = call_tensor(c, "self"), mark = temps_mark(s), t = self;
+	unsigned rank = self ? geom_at(s, self)->rank : 0;
+	struct value keep = V_BOOL(call_bool(c, "keepdim"));
+	int64_t a = wrap_dim(dim[0], rank), b = wrap_dim(dim[1], rank), first, then;
+	double p = ord->kind == ARG_FLOAT ? ord->u.f : ord->kind == ARG_INT ? (double)ord->u.i : 0;
+
+	if (rank < 2 || a < 0 || b < 0 || a == b) {
+		call_failed(c, "dim out of range");
+		return 0;
+	}
+	if (norm_kind(ord) == NORM_FROBENIUS)
+		return CALL(s, VECTOR_NORM, V_TENSOR(self), V_INT(2), V_INTS(dim, 2), keep, *call_arg(c, "dtype"));
+	if (norm_kind(ord) != NORM_SUMS) {
+		t = b == rank - 1 ? t : do_transpose(s, t, b, -1);
+		t = a == rank - 2 ? t : do_transpose(s, t, a, -2);
+		return temps_keep(s, mark, norm_of_values(c, t, norm_kind(ord) == NORM_NUCLEAR, dim));
+	}
+	first = p == 1 || p == -1 ? a : b;
+	then = first == a ? b : a;
+	then -= !keep.b && then > first;
+	t = CALL(s, VECTOR_NORM, V_TENSOR(self), V_INT(1), V_INTS(&first, 1), keep, *call_arg(c, "dtype"));
+	return temps_keep(s, mark, CALL(s, AMAX, V_TENSOR(t), V_INTS(&then, 1), keep));
+}
+
+/* Of a vector, or of all elements, unless an order is given for two dims. */
+uint32_t
+compose_LINALG_NORM(struct call *c)
+{
+	uint32_t self = call_tensor(c, "self");
+	const struct value *ord = call_arg(c, "ord"), *dim = call_arg(c, "dim");
+	int64_t given[2] = {-2, -1};
+	unsigned n = call_ints(c, "dim", given, 2);
+
+	if (self && ord->kind != ARG_NONE && (n == 2 || (dim->kind == ARG_NONE && geom_at(c->s, self)->rank == 2)))
+		return matrix_norm(c, ord, given);
+	return CALL(c->s, VECTOR_NORM, V_TENSOR(self), ord->kind == ARG_NONE ? V_INT(2) : *ord, *dim, *call_arg(c, "keepdim"), *call_arg(c, "dtype"));
+}
+
+uint32_t
+compose_NUCLEAR_NORM(struct call *c)
+{
+	static const struct value nuclear = {.kind = ARG_STR, .u.s = {"nuc", 3}};
+	int64_t given[2] = {-2, -1};
+
+	call_ints(c, "dim", given, 2);
+	return matrix_norm(c, &nuclear, given);
+}
+
 uint32_t
 compose_MATRIX_NORM(struct call *c)
 {
-	const struct value *ord = call_arg(c, "ord");
 	static const int64_t last[] = {-2, -1};
 	int64_t given[2];
 	unsigned n = call_ints(c, "dim", given, 2);
 
-	if (ord->kind != ARG_STR || !str_eq(ord->u.s, S("fro"))) {
-		call_failed(c, "a norm by singular values");
-		return 0;
-	}
-	return CALL(c->s, VECTOR_NORM, V_TENSOR(call_tensor(c, "self")), V_INT(2), V_INTS(n ? given : last, 2), V_BOOL(call_bool(c, "keepdim")), *call_arg(c, "dtype"));
+	return matrix_norm(c, call_arg(c, "ord"), n == 2 ? given : last);
 }
 
 /* log of the determinant, not a number where that is negative */
@@ -276,4 +351,206 @@ compose_ISCLOSE(struct call *c)
 	op_call_inplace(s, OP_LOGICAL_AND, (const struct value[]){V_TENSOR(finite), V_TENSOR(CALL(s, LE, V_TENSOR(d), V_TENSOR(allowed)))}, 2);
 	op_call_inplace(s, OP_LOGICAL_OR, (const struct value[]){V_TENSOR(close), V_TENSOR(finite)}, 2);
 	return temps_keep(s, mark, close);
+}
+
+/* ---- factors --------------------------------------------------------------------------------------------------------------- */
+
+static uint32_t
+singular(struct call *c, bool full, bool transposed)
+{
+	struct sim *s = c->s;
+	uint32_t out[3] = {0};
+
+	CALL(s, SVD_KERNEL, c->arg[0], V_BOOL(full));
+	for (unsigned i = 0; i < 3 && i < s->nresult; i++)
+		out[i] = s->result[i];
+	if (transposed && out[2])
+		out[2] = do_transpose(s, out[2], -2, -1);
+	return call_results(c, out, 3);
+}
+
+uint32_t
+compose_SVD(struct call *c)
+{
+	return singular(c, call_bool(c, "full_matrices"), false);
+}
+
+uint32_t
+compose_SVD_OLD(struct call *c)
+{
+	return singular(c, !call_bool(c, "some"), true);
+}
+
+uint32_t
+compose_EIGVALS(struct call *c)
+{
+	uint32_t mark = temps_mark(c->s);
+
+	return temps_keep(c->s, mark, CALL(c->s, EIG, c->arg[0]));
+}
+
+/* The permutation has no gradient. */
+static uint32_t
+lower_and_upper(struct call *c)
+{
+	struct sim *s = c->s;
+	uint32_t out[3] = {0};
+
+	for (unsigned i = 0; i < 3 && i < s->nresult; i++)
+		out[i] = s->result[i];
+	out[0] = out[0] ? CALL(s, DETACH, V_TENSOR(out[0])) : 0;
+	return call_results(c, out, 3);
+}
+
+uint32_t
+compose_LU(struct call *c)
+{
+	CALL(c->s, LU_KERNEL, c->arg[0]);
+	return lower_and_upper(c);
+}
+
+uint32_t
+compose_LU_UNPACK(struct call *c)
+{
+	CALL(c->s, LU_UNPACK_KERNEL, c->arg[0], c->arg[1]);
+	return lower_and_upper(c);
+}
+
+/* Both tolerances are made tensors. */
+uint32_t
+compose_PINVERSE(struct call *c)
+{
+	struct sim *s = c->s;
+	uint32_t mark = temps_mark(s);
+
+	CALL(s, SCALAR_TENSOR, V_FLOAT(0.5));
+	CALL(s, SCALAR_TENSOR, V_FLOAT(0.5));
+	return temps_keep(s, mark, CALL(s, PINV, c->arg[0]));
+}
+
+uint32_t
+compose_LU_SOLVE_OLD(struct call *c)
+{
+	return CALL(c->s, LU_SOLVE, c->arg[1], c->arg[2], c->arg[0]);
+}
+
+uint32_t
+compose_LINALG_DIAGONAL(struct call *c)
+{
+	return op_call(c->s, OP_DIAGONAL, c->arg, 4);
+}
+
+/* How many singular values are above a bound. */
+uint32_t
+compose_MATRIX_RANK(struct call *c)
+{
+	struct sim *s = c->s;
+	uint32_t mark = temps_mark(s), t = CALL(s, SVDVALS, V_TENSOR(call_tensor(c, "self")));
+
+	t = CALL(s, GT, V_TENSOR(t), V_FLOAT(0.5));
+	return temps_keep(s, mark, CALL(s, SUM, V_TENSOR(t), V_INT(-1)));
+}
+
+/* The largest singular value by the smallest, or the norms of a matrix and of its inverse. */
+uint32_t
+compose_COND(struct call *c)
+{
+	struct sim *s = c->s;
+	uint32_t self = call_tensor(c, "self"), mark = temps_mark(s), t, least;
+	const struct value *p = call_arg(c, "p");
+	int64_t size;
+
+	if (!self || geom_at(s, self)->rank < 2) {
+		call_failed(c, "operands do not fit together");
+		return 0;
+	}
+	if (p->kind != ARG_NONE && norm_kind(p) != NORM_SPECTRAL) {
+		least = CALL(s, MATRIX_NORM, V_TENSOR(CALL(s, INVERSE, V_TENSOR(self))), *p);
+		return temps_keep(s, mark, CALL(s, MUL, V_TENSOR(CALL(s, MATRIX_NORM, V_TENSOR(self), *p)), V_TENSOR(least)));
+	}
+	t = CALL(s, SVDVALS, V_TENSOR(self));
+	size = t ? geom_at(s, t)->dim[geom_at(s, t)->rank - 1] : 0;
+	least = CALL(s, SLICE, V_TENSOR(t), V_INT(-1), V_INT(size - 1), V_INT(size), V_INT(1));
+	t = CALL(s, DIV, V_TENSOR(CALL(s, SLICE, V_TENSOR(t), V_INT(-1), V_INT(0), V_INT(1), V_INT(1))), V_TENSOR(least));
+	return temps_keep(s, mark, CALL(s, SQUEEZE, V_TENSOR(t), V_INT(-1)));
+}
+
+/* The norm of each slice along dim: all else becomes one row. */
+uint32_t
+compose_NORM_EXCEPT_DIM(struct call *c)
+{
+	struct sim *s = c->s;
+	uint32_t v = call_tensor(c, "v"), mark = temps_mark(s), t;
+	int64_t d = call_int(c, "dim", 0), size[MAX_RANK], flat[2], over = 1;
+	struct geom g = v ? *geom_at(s, v) : (struct geom){0};
+
+	if (!v || d == -1)
+		return CALL(s, VECTOR_NORM, V_TENSOR(v), *call_arg(c, "pow"));
+	d = wrap_dim(d, g.rank);
+	if (d < 0)
+		return out_of_range(c);
+	for (unsigned i = 0; i < g.rank; i++)
+		size[i] = i == d ? g.dim[i] : 1;
+	if (d > 0 && d < g.rank - 1) {         /* as of dim 0, with the two exchanged */
+		v = do_transpose(s, v, 0, d);
+		g = *geom_at(s, v);
+		d = 0;
+	}
+	flat[0] = d ? -1 : g.dim[0];
+	flat[1] = d ? g.dim[d] : -1;
+	over = d ? 0 : 1;
+	t = CALL(s, VIEW, V_TENSOR(CALL(s, CONTIGUOUS, V_TENSOR(v))), V_INTS(flat, 2));
+	t = CALL(s, VECTOR_NORM, V_TENSOR(t), *call_arg(c, "pow"), V_INTS(&over, 1));
+	return temps_keep(s, mark, do_view(s, t, g.rank, size));
+}
+
+static int64_t
+product_of(const int64_t *dim, unsigned n)
+{
+	int64_t p = 1;
+
+	for (unsigned i = 0; i < n; i++)
+		p = geom_times(p, dim[i]);
+	return p;
+}
+
+/* Inverse of the matrix that the first ind dims and the others make. */
+uint32_t
+compose_TENSORINV(struct call *c)
+{
+	struct sim *s = c->s;
+	uint32_t self = call_tensor(c, "self"), mark = temps_mark(s), t;
+	struct geom g = self ? *geom_at(s, self) : (struct geom){0};
+	int64_t ind = call_int(c, "ind", 2), square[2], size[MAX_RANK];
+
+	if (!self || ind < 1 || ind >= g.rank) {
+		call_failed(c, "dim out of range");
+		return 0;
+	}
+	square[0] = product_of(g.dim, (unsigned)ind);
+	square[1] = product_of(g.dim + ind, g.rank - (unsigned)ind);
+	for (unsigned i = 0; i < g.rank; i++)
+		size[i] = g.dim[(i + ind) % g.rank];
+	t = CALL(s, INVERSE, V_TENSOR(do_reshape(s, self, 2, square)));
+	return temps_keep(s, mark, t ? do_reshape(s, t, g.rank, size) : 0);
+}
+
+uint32_t
+compose_TENSORSOLVE(struct call *c)
+{
+	struct sim *s = c->s;
+	uint32_t self = call_tensor(c, "self"), other = call_tensor(c, "other"), mark = temps_mark(s), t;
+	struct geom g = self ? *geom_at(s, self) : (struct geom){0};
+	unsigned rows = other ? geom_at(s, other)->rank : 0;
+	int64_t square[2];
+
+	if (!self || !other || rows > g.rank || call_arg(c, "dims")->kind == ARG_INTS) {
+		call_failed(c, "operands do not fit together");
+		return 0;
+	}
+	square[0] = geom_at(s, other)->numel;
+	square[1] = product_of(g.dim + rows, g.rank - rows);
+	self = do_reshape(s, self, 2, square);
+	t = CALL(s, SOLVE, V_TENSOR(self), V_TENSOR(do_reshape(s, other, 1, square)));
+	return temps_keep(s, mark, t ? do_reshape(s, t, g.rank - rows, g.dim + rows) : 0);
 }

@@ -4,8 +4,8 @@
 #include <string.h>
 
 /* Several results: they take the place of those of the last call. */
-static uint32_t
-results(struct call *c, const uint32_t *t, unsigned n)
+uint32_t
+call_results(struct call *c, const uint32_t *t, unsigned n)
 {
 	struct sim *s = c->s;
 
@@ -53,7 +53,7 @@ compose_BROADCAST_TENSORS(struct call *c)
 	}
 	for (unsigned i = 0; i < n; i++)
 		t[i] = CALL(s, EXPAND, V_TENSOR(t[i]), V_INTS(all.dim, all.rank));
-	return results(c, t, n);
+	return call_results(c, t, n);
 }
 
 /* Each is a view of all dims: its own, and the others without extent in memory. "xy" swaps the first two. */
@@ -83,7 +83,7 @@ compose_MESHGRID(struct call *c)
 		t[i] = CALL(s, EXPAND, V_TENSOR(do_view(s, t[i], n, one)), V_INTS(dim, n));
 		one[at] = 1;
 	}
-	return results(c, t, n);
+	return call_results(c, t, n);
 }
 
 /* All pairs (triples, ..) of their elements, one a row. */
@@ -212,7 +212,7 @@ split_along(struct call *c, int64_t dim)
 		t[i] = CALL(s, SLICE, V_TENSOR(self), V_INT(d), V_INT(from), V_INT(to), V_INT(1));
 		from = to;
 	}
-	return results(c, t, n);
+	return call_results(c, t, n);
 }
 
 uint32_t
@@ -272,4 +272,78 @@ compose_TAKE_ALONG_DIM(struct call *c)
 	}
 	i = CALL(s, REMAINDER, V_TENSOR(i), V_INT(1));
 	return temps_keep(s, mark, CALL(s, GATHER, V_TENSOR(self_flat), V_INT(call_int(c, "dim", 0)), V_TENSOR(i)));
+}
+
+/* ---- to a size, and of several lengths --------------------------------------------------------------------------------- */
+
+/* The reverse of expand: sums over leading dims and those that become 1. */
+uint32_t
+compose_SUM_TO_SIZE(struct call *c)
+{
+	struct sim *s = c->s;
+	uint32_t self = call_tensor(c, "self"), mark = temps_mark(s), t = self;
+	int64_t size[MAX_RANK], dim[MAX_RANK];
+	unsigned n = call_ints(c, "size", size, MAX_RANK), rank = self ? geom_at(s, self)->rank : 0, over = 0;
+
+	if (!self || n > rank) {
+		call_failed(c, "sizes do not fit the tensor");
+		return 0;
+	}
+	for (unsigned i = 0; i < rank; i++)
+		if (i < rank - n || (size[i - (rank - n)] == 1 && geom_at(s, self)->dim[i] != 1))
+			dim[over++] = i;
+	if (over)
+		t = CALL(s, SUM, V_TENSOR(self), V_INTS(dim, over), V_BOOL(true));
+	return temps_keep(s, mark, n < rank ? do_view(s, t, n, size) : t);
+}
+
+uint32_t
+compose_FLATTEN_DENSE(struct call *c)
+{
+	struct sim *s = c->s;
+	uint32_t mark = temps_mark(s);
+	int64_t flat = -1;
+	unsigned n;
+	uint32_t *t = copy_list(c, &n);
+
+	for (unsigned i = 0; i < n; i++)
+		t[i] = CALL(s, VIEW, V_TENSOR(CALL(s, CONTIGUOUS, V_TENSOR(t[i]))), V_INTS(&flat, 1));
+	return temps_keep(s, mark, CALL(s, CAT, V_TENSORS(t, n), V_INT(0)));
+}
+
+/* One tensor of the longest one's length; each sequence is written into its place. */
+uint32_t
+compose_PAD_SEQUENCE(struct call *c)
+{
+	const struct value *v = call_arg(c, "sequences");
+	struct sim *s = c->s;
+	uint32_t out, mark = temps_mark(s);
+	bool first = call_bool(c, "batch_first");
+	struct geom g = {0};
+	int64_t longest = 0;
+
+	if (v->kind != ARG_VALS || !v->n || !v->u.ts[0] || !geom_at(s, v->u.ts[0])->rank || geom_at(s, v->u.ts[0])->rank == MAX_RANK) {
+		call_failed(c, "operands do not fit together");
+		return 0;
+	}
+	for (uint32_t i = 0; i < v->n; i++)
+		if (v->u.ts[i] && geom_at(s, v->u.ts[i])->rank && geom_at(s, v->u.ts[i])->dim[0] > longest)
+			longest = geom_at(s, v->u.ts[i])->dim[0];
+	g = *geom_at(s, v->u.ts[0]);
+	for (unsigned i = g.rank++; i > 0; i--)
+		g.dim[i] = g.dim[i - 1];
+	g.dim[first ? 0 : 1] = v->n;
+	g.dim[first ? 1 : 0] = longest;
+	out = CALL(s, NEW_FULL, V_TENSOR(v->u.ts[0]), V_INTS(g.dim, g.rank), V_FLOAT(0.5));
+	for (uint32_t i = 0; out && i < v->n; i++) {
+		uint32_t before = temps_mark(s), place = CALL(s, SELECT, V_TENSOR(out), V_INT(first ? 0 : 1), V_INT(i));
+		const struct geom *seq = v->u.ts[i] ? geom_at(s, v->u.ts[i]) : NULL;
+
+		if (!seq || !seq->rank)
+			continue;
+		place = CALL(s, SLICE, V_TENSOR(place), V_INT(0), V_INT(0), V_INT(seq->dim[0]), V_INT(1));
+		op_call_inplace(s, OP_COPY, (const struct value[]){V_TENSOR(place), V_TENSOR(v->u.ts[i])}, 2);
+		temps_release(s, before);
+	}
+	return temps_keep(s, mark, out);
 }

@@ -266,3 +266,30 @@ compose_POISSON_NLL_LOSS(struct call *c)
 	t = temps_keep(s, mark, t);
 	return temps_keep(s, mark, reduced(s, t, call_int(c, "reduction", REDUCTION_MEAN)));
 }
+
+/* A loss for each sequence; their mean is by the length of each target, which is counted on the device. */
+uint32_t
+compose_CTC_LOSS_REDUCED(struct call *c)
+{
+	struct sim *s = c->s;
+	uint32_t mark = temps_mark(s), t, lengths = call_tensor(c, "target_lengths"), scalar;
+	int64_t reduction = call_int(c, "reduction", 1);
+
+	t = CALL(s, CTC_LOSS, *call_arg(c, "log_probs"), *call_arg(c, "targets"), *call_arg(c, "input_lengths"), *call_arg(c, "target_lengths"));
+	if (!t)
+		return temps_keep(s, mark, 0);
+	if (call_bool(c, "zero_infinity")) {
+		struct geom g = *geom_at(s, t);
+
+		scalar = CALL(s, SCALAR_TENSOR, V_FLOAT(0), V_DTYPE(g.dtype));
+		t = CALL(s, WHERE, V_TENSOR(CALL(s, EQ, V_TENSOR(t), V_FLOAT(0.5))), V_TENSOR(scalar), V_TENSOR(t));
+	}
+	if (reduction == 0)
+		return temps_keep(s, mark, t);
+	if (reduction == 2)
+		return temps_keep(s, mark, CALL(s, SUM, V_TENSOR(t)));
+	if (!lengths)
+		lengths = CALL(s, NEW_ZEROS, V_TENSOR(t), V_INTS(geom_at(s, t)->dim, geom_at(s, t)->rank));
+	lengths = CALL(s, CLAMP_MIN, V_TENSOR(lengths), V_INT(1));
+	return temps_keep(s, mark, CALL(s, MEAN, V_TENSOR(CALL(s, DIV, V_TENSOR(t), V_TENSOR(lengths)))));
+}

@@ -72,7 +72,7 @@ V_TENSOR(uint32_t t)
 
 /* ---- operator rows, compiled (code.c) ---------------------------------------------------------------- */
 
-#define MAX_ARGS 16
+#define MAX_ARGS 20
 #define MAX_OUTS 6
 #define MAX_REFS 4
 #define MAX_KEEPS 12
@@ -284,6 +284,8 @@ uint32_t cast(struct sim *, uint32_t t, unsigned dtype);          /* recorded; t
 void autocast_call(struct call *);
 void autocast_clear(struct sim *);
 bool call_failed(struct call *, const char *why);                 /* reports once a node, counts; returns false */
+
+uint32_t call_results(struct call *, const uint32_t *t, unsigned n);      /* of a composition that has several; the first */
 
 /* scratch.c: what the kernel may take while it runs, noted with the storage of its result t */
 void scratch_note(const struct call *, uint32_t t, uint32_t first_storage);
