@@ -48,17 +48,21 @@ is_of_param(const struct casts *k, uint32_t up)
 	return k->g->vals[node_args(k->g, up)->u.val].kind == VAL_PARAM;
 }
 
-/* The conversion of the first operand that derives from one, which is what a module was given rather than what gates or scales it. */
+/* The last conversion up that an operand derives from, and the first, which is of what a module was given rather than of what gates or scales it. */
 static uint32_t
-derived_from(const struct casts *k, uint32_t n)
+derived_from(const struct casts *k, uint32_t n, uint32_t *given)
 {
 	uint32_t src = 0;
 
+	*given = 0;
 	for (struct operands it = operands_of(k->g, n); operand_next(&it);) {
 		uint32_t p = k->g->vals[it.val].kind == VAL_NODE ? k->g->vals[it.val].node : 0;
 
-		if (p && k->up[p] && casts_same_call(k, p, n) && (!src || is_of_param(k, src)))
-			src = k->up[p];
+		if (!p || !k->up[p] || !casts_same_call(k, p, n))
+			continue;
+		src = k->up[p];
+		if (!*given || is_of_param(k, *given))
+			*given = k->given[p];
 	}
 	return src;
 }
@@ -423,6 +427,7 @@ pass_casts(struct analysis *a)
 	if (a->r->v[RK_ATTENTION].i == ATT_KEEP && a->r->v[RK_PRECISION].i == PREC_FILE)
 		return true;
 	k.up = NEW(a->c->a, uint32_t, g->nnode);
+	k.given = NEW(a->c->a, uint32_t, g->nnode);
 	k.written = NEW(a->c->a, bool, g->nnode);
 	k.table = NEW(a->c->a, uint8_t, g->nnode);
 	k.renamed = NEW(a->c->a, uint32_t, g->nval);
@@ -431,12 +436,13 @@ pass_casts(struct analysis *a)
 	k.read_inside = find_read_inside(&k);
 	casts_find_readers(&k);
 	for (uint32_t n = 1; n < g->nnode; n++) {
-		uint32_t src = derived_from(&k, n);
+		uint32_t given, src = derived_from(&k, n, &given);
 
 		if (is_conversion(g, n))
-			convert(&k, n, src);
+			convert(&k, n, given);
 		else
 			k.up[n] = computes_in_fp32(g, n) ? n : src;
+		k.given[n] = k.up[n] == n ? n : k.up[n] ? given : 0;
 		convert_new(&k, n);
 		k.table[n] = (uint8_t)makes_table(&k, n);
 		convert_mask(&k, n);

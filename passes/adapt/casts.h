@@ -11,6 +11,7 @@ struct casts {
 	struct graph *g;
 	struct calls calls;
 	uint32_t *up;              /* per node: the "up" conversion that it derives from within its call, 0 = none */
+	uint32_t *given;           /* per node: likewise, of what its module was given */
 	bool *written;             /* per node: the source line says what the conversion is */
 	uint8_t *table;            /* per node: enum table */
 	uint32_t *wanted;          /* per value: what it is added or copied into, 0 = nothing */
