@@ -77,6 +77,10 @@ names(void **state)
 		{"%a" T "relu(%x) @\"m.0\":\"M\"\n%b" T "relu(%a) @\"m.1\":\"M\"\n%c" T "relu(%a)\n%d" T "relu(%b)\n%e" T "add(%c, %d)\n", "a b c d e -c -d -e f g -a -b -f "},
 		{"%a" T "relu(%x) @\"m.0\":\"M\"\n%b" T "relu(%a) @\"m.1\":\"M\"\n%c" T "relu(%b)\n%d" T "relu(%a)\n%e" T "add(%c, %d)\n", "a b c -b d -a e -c -d -e f g -f "},
 		{"%a" T "relu(%x) @\"m.0\":\"M\"\n%b" T "relu(%a) @\"m.1\":\"M\"\n%c" T "relu(%b)\n%e" T "relu(%c)\n", "a b -a c -b d -c -d e f -e "},
+		/* zeros that one call made and another uses, through a view: each had its own, and nothing holds the one that was kept when it has been used */
+		{"%a : fp32[2, 64] = zeros([2, 64]) @\"m\":\"M\"/\"m.0\":\"L\"\n%b : fp32[64, 2] = transpose(%a, 0, 1) @\"m\":\"M\"/\"m.0\":\"L\"\n%c : fp32[64, 2] = relu(%b) @\"m\":\"M\"/\"m.0\":\"L\"\n"
+		    "%d : fp32[64, 2] = add(%c, %b) @\"m\":\"M\"/\"m.1\":\"L\"\n%e : fp32[64, 2] = relu(%d) @\"m\":\"M\"/\"m.1\":\"L\"\n%z" T "mul(%w, %w) @\"m\":\"M\"/\"m.h\":\"H\"\n"
+		    "%l : fp32[] = sum(%z) @\"m\":\"M\"\noutput %l\n", "a b c -a -b d -c -d e f -e "},
 		/* no lines, the model in a wrapper: what nobody reads is in the model's output, unless the last turn of a loop made it */
 		{"%a" T "relu(%x) @\"m\":\"M\"/\"m.f\":\"F\"\n%b" T "relu(%x) @\"m\":\"M\"/\"m.blocks.0\":\"B\"\n%z" T "mul(%w, %w) @\"m\":\"M\"/\"m.h\":\"H\"\n"
 		    "%l : fp32[] = sum(%z) @\"m\":\"M\"\noutput %l\n", "a b -b c d -c -a "},

@@ -22,12 +22,41 @@ lifetime_extend(struct lifetimes *l, uint32_t v, uint32_t to)
 
 /* ---- last and call ------------------------------------------------------------------------------------------- */
 
+#define MOST_VIEWS 4u
+
+/* Zeros, say, or a view of them. */
+static bool
+is_of_nothing(const struct graph *g, uint32_t n)
+{
+	for (unsigned i = 0; i < MOST_VIEWS; i++) {
+		struct operands it = operands_of(g, n);
+
+		if (!operand_next(&it))
+			return true;
+		n = g->vals[it.val].kind == VAL_NODE ? g->vals[it.val].node : 0;
+		if (!n || operand_next(&it))
+			return false;
+	}
+	return false;
+}
+
+/* Made of nothing in one call and used behind it: each call made its own, of which an exporter's optimiser kept one. */
+static bool
+is_kept_once(const struct lifetimes *l, uint32_t maker, uint32_t user)
+{
+	unsigned d = calls_depth(l->g, maker);
+
+	return d && l->calls.last[l->calls.at[maker] + d] < user && is_of_nothing(l->g, maker);
+}
+
 /* The end of the call that took the value as an argument, seen from where it was made; the use itself if they share all calls. */
 static uint32_t
 end_of_call(const struct lifetimes *l, uint32_t maker, uint32_t user)
 {
 	unsigned p = calls_depth(l->g, maker), q = calls_depth(l->g, user), d = 0;
 
+	if (is_kept_once(l, maker, user))
+		return user;
 	while (d <= p && d <= q && calls_same(&l->calls, maker, user, d))
 		d++;
 	return d <= q ? l->calls.last[l->calls.at[user] + d] : user;
