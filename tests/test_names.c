@@ -77,6 +77,8 @@ names(void **state)
 		{"%a" T "relu(%x) @\"m.0\":\"M\"\n%b" T "relu(%a) @\"m.1\":\"M\"\n%c" T "relu(%a)\n%d" T "relu(%b)\n%e" T "add(%c, %d)\n", "a b c d e -c -d -e f g -a -b -f "},
 		{"%a" T "relu(%x) @\"m.0\":\"M\"\n%b" T "relu(%a) @\"m.1\":\"M\"\n%c" T "relu(%b)\n%d" T "relu(%a)\n%e" T "add(%c, %d)\n", "a b c -b d -a e -c -d -e f g -f "},
 		{"%a" T "relu(%x) @\"m.0\":\"M\"\n%b" T "relu(%a) @\"m.1\":\"M\"\n%c" T "relu(%b)\n%e" T "relu(%c)\n", "a b -a c -b d -c -d e f -e "},
+		/* no lines: what a function computed for a loss has a name there */
+		{"%a" T "relu(%x) @\"m\":\"M\"\n%b" T "relu(%a)\n%k : fp32[] = mse_loss(%b, %x)\n%c" T "relu(%x)\n", "a b -a c -c d -d e f -b -e "},
 		/* no lines, the model in a wrapper: what nobody reads is in the model's output, unless the last turn of a loop made it */
 		{"%a" T "relu(%x) @\"m\":\"M\"/\"m.f\":\"F\"\n%b" T "relu(%x) @\"m\":\"M\"/\"m.blocks.0\":\"B\"\n%z" T "mul(%w, %w) @\"m\":\"M\"/\"m.h\":\"H\"\n"
 		    "%l : fp32[] = sum(%z) @\"m\":\"M\"\noutput %l\n", "a b -b c d -c -a "},
