@@ -6,6 +6,9 @@
 
 #include <string.h>
 
+#define MOST_NUMBERS 8u            /* in a name, and its length: what is longer is not a model's */
+#define LONGEST_NAME 512u
+
 struct alike {
 	uint32_t val;              /* one of them; 0 = none has a size */
 	bool differ;
@@ -21,7 +24,7 @@ struct lists {
 static struct str
 starred(struct lists *t, struct str name, uint32_t *at)
 {
-	for (uint32_t i = *at; i < name.n; i++) {
+	for (uint32_t i = *at; name.n <= LONGEST_NAME && i < name.n; i++) {
 		uint32_t n = i;
 
 		while (n < name.n && name.p[n] >= '0' && name.p[n] <= '9')
@@ -62,9 +65,9 @@ has_size(const struct graph *g, uint32_t v)
 static void
 note(struct lists *t, uint32_t v, struct str name)
 {
-	uint32_t at = 0;
+	uint32_t at = 0, numbers = 0;
 
-	for (struct str key = starred(t, name, &at); key.n; key = starred(t, name, &at)) {
+	for (struct str key = starred(t, name, &at); key.n && numbers++ < MOST_NUMBERS; key = starred(t, name, &at)) {
 		uint32_t id = strtab_id(t->names, key), more = id < t->n ? 0 : id + 1 - t->n;
 		struct alike *x;
 
@@ -80,9 +83,9 @@ note(struct lists *t, uint32_t v, struct str name)
 static uint32_t
 one_alike(struct lists *t, struct str name)
 {
-	uint32_t at = 0;
+	uint32_t at = 0, numbers = 0;
 
-	for (struct str key = starred(t, name, &at); key.n; key = starred(t, name, &at)) {
+	for (struct str key = starred(t, name, &at); key.n && numbers++ < MOST_NUMBERS; key = starred(t, name, &at)) {
 		uint32_t id = strtab_find(t->names, key);
 
 		if (id && id < t->n && t->of[id].val && !t->of[id].differ)
