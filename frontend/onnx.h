@@ -138,6 +138,9 @@ void onnx_guess_decays(struct onnx *);
 void onnx_find_ties(struct onnx *);
 bool onnx_fx_reads(const struct graph *, uint32_t node, const struct spec *);     /* does the FX node that this one is part of read the parameter? */
 
+/* onnx_alike.c */
+void onnx_find_alike(struct onnx *);
+
 /* onnx_lossy.c */
 void onnx_report_losses(struct onnx *);
 

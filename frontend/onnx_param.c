@@ -492,6 +492,7 @@ onnx_find_params(struct onnx *l)
 		onnx_find_ties(l);
 		find_packed(l);
 		onnx_find_computed_weights(l);
+		onnx_find_alike(l);
 	}
 	for (uint32_t v = 1; v < g->nval; v++)
 		if (g->vals[v].kind == VAL_CONST && !signature) {

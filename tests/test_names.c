@@ -81,6 +81,8 @@ names(void **state)
 		{"%a : fp32[2, 64] = zeros([2, 64]) @\"m\":\"M\"/\"m.0\":\"L\"\n%b : fp32[64, 2] = transpose(%a, 0, 1) @\"m\":\"M\"/\"m.0\":\"L\"\n%c : fp32[64, 2] = relu(%b) @\"m\":\"M\"/\"m.0\":\"L\"\n"
 		    "%d : fp32[64, 2] = add(%c, %b) @\"m\":\"M\"/\"m.1\":\"L\"\n%e : fp32[64, 2] = relu(%d) @\"m\":\"M\"/\"m.1\":\"L\"\n%z" T "mul(%w, %w) @\"m\":\"M\"/\"m.h\":\"H\"\n"
 		    "%l : fp32[] = sum(%z) @\"m\":\"M\"\noutput %l\n", "a b c -a -b d -c -d e f -e "},
+		/* no lines: what a function computed for a loss has a name there */
+		{"%a" T "relu(%x) @\"m\":\"M\"\n%b" T "relu(%a)\n%k : fp32[] = mse_loss(%b, %x)\n%c" T "relu(%x)\n", "a b -a c -c d -d e f -b -e "},
 		/* no lines, the model in a wrapper: what nobody reads is in the model's output, unless the last turn of a loop made it */
 		{"%a" T "relu(%x) @\"m\":\"M\"/\"m.f\":\"F\"\n%b" T "relu(%x) @\"m\":\"M\"/\"m.blocks.0\":\"B\"\n%z" T "mul(%w, %w) @\"m\":\"M\"/\"m.h\":\"H\"\n"
 		    "%l : fp32[] = sum(%z) @\"m\":\"M\"\noutput %l\n", "a b -b c d -c -a "},

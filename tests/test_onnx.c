@@ -1,6 +1,7 @@
 /* ONNX files: parameters under the model's names, constants, module paths, and the graph as text and back. */
 #include "test.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -218,12 +219,37 @@ text_and_back(void **state)
 	}
 }
 
+/* relu(x)^2, which the older exporter writes as a product: torch.square, which autocast runs in fp32. Any other x * x is what it says. */
+static void
+relu_squared(void **state)
+{
+	static const char *const lines[] = {
+		"%h : fp32[128, 512] = onnx.Relu(X=%y)\n%z : fp32[128, 512] = onnx.Mul(A=%h, B=%h)\n",
+		"%h : fp32[128, 512] = onnx.Tanh(input=%y)\n%z : fp32[128, 512] = onnx.Mul(A=%h, B=%h)\n",
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		char graph[1024];
+		struct analysed a;
+		bool found = false;
+
+		snprintf(graph, sizeof graph, "memcrest-ir 1\ninput %%x : fp32[128, 256]\nparam %%w \"fc.weight\" : fp32[256, 512] trainable transposed\n"
+		    "%%y : fp32[128, 512] = onnx.MatMul(A=%%x, B=%%w)\n%soutput %%z\n", lines[i]);
+		a = test_analyse(graph, "{\"optimizer\": \"sgd\", \"loss\": \"sum\", \"precision\": \"bf16-mixed\"}");
+		for (uint32_t k = 1; k < a.r->r.sched->nstorage; k++)
+			found |= a.r->r.sched->storages[k].op && strcmp(a.r->r.sched->storages[k].op, "square") == 0 && a.r->r.sched->storages[k].nbytes == 128 * 512 * 4;
+		assert_int_equal(found, i == 0);
+		release_analysis(a);
+	}
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(parameters_are_counted), cmocka_unit_test(names_are_recovered), cmocka_unit_test(statistics_are_buffers),
-		cmocka_unit_test(nodes_stand_in_modules), cmocka_unit_test(older_forms_become_the_newest), cmocka_unit_test(text_and_back),
+		cmocka_unit_test(nodes_stand_in_modules), cmocka_unit_test(older_forms_become_the_newest), cmocka_unit_test(text_and_back), cmocka_unit_test(relu_squared),
 	};
 
 	return cmocka_run_group_tests_name("onnx", tests, NULL, NULL);

@@ -146,6 +146,28 @@ hold_for_norm(struct lifetimes *l)
 }
 
 static bool
+is_loss(unsigned op)
+{
+	return op == OP_CROSS_ENTROPY || op == OP_NLL_LOSS_ND || op == OP_MSE_LOSS || op == OP_BCE_LOGITS || op == OP_L1_LOSS || op == OP_SMOOTH_L1_LOSS;
+}
+
+/* up = F.interpolate(logits, size), loss = F.cross_entropy(up, labels): what the function itself computed for a loss has a name until it returns. */
+static void
+hold_for_losses(struct lifetimes *l)
+{
+	struct graph *g = l->g;
+
+	for (uint32_t n = 1; n <= l->returns; n++)
+		for (struct operands it = operands_of(g, n); is_loss(g->nodes[n].op) && operand_next(&it);) {
+			uint32_t maker = g->vals[it.val].kind == VAL_NODE ? g->vals[it.val].node : 0;
+			unsigned d = calls_depth(g, n);
+
+			if (maker && dtype_is_float(g->vals[it.val].dtype) && calls_depth(g, maker) == d && calls_same(&l->calls, maker, n, d))
+				lifetime_extend(l, it.val, lifetime_frame_end(l, n, d));
+		}
+}
+
+static bool
 is_composite(const struct lifetimes *l, uint32_t first, uint32_t last, unsigned d)
 {
 	for (uint32_t n = first; n <= last; n++)
@@ -263,5 +285,6 @@ lifetime_of_unnamed(struct lifetimes *l)
 	lifetime_of_picked(l);
 	hold_parts(l);
 	hold_lists(l);
+	hold_for_losses(l);
 	return_unread(l);
 }

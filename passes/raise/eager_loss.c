@@ -93,3 +93,21 @@ eager_mse_loss(struct raiser *r)
 {
 	return squares(r, r->g->nodes[r->s.n].op == OP_ONNX_REDUCE_MEAN ? 1 : r->g->nodes[r->s.n].op == OP_ONNX_REDUCE_SUM ? 2 : 0);
 }
+
+/*
+ * torch.square and x * x are one node of the older exporter. Behind relu it is the activation relu(x)^2, which is written with square: under autocast that runs
+ * in fp32.
+ */
+bool
+eager_square(struct raiser *r)
+{
+	const struct graph *g = r->g;
+	uint32_t x = r->m.var[0], relu = maker_of(g, x), n;
+
+	if (!relu || (g->nodes[relu].op != OP_ONNX_RELU && g->nodes[relu].op != OP_RELU) || g->nodes[r->s.n].fx_target || r->uses[x] != 2)
+		return false;
+	n = eager_node(r, OP_SQUARE, 1);
+	eager_tensor(r, n, "self", x);
+	eager_results(r, n);
+	return true;
+}

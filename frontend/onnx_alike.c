@@ -1,0 +1,132 @@
+/*
+ * ONNX files: parameters that the signature names and nothing reads, so that the file does not store them. One that differs from others in nothing but a
+ * number, "layers.23.norm.weight" from "layers.22.norm.weight" and all the rest, is as large as these if they are all of one size.
+ */
+#include "onnx.h"
+
+#include <string.h>
+
+#define MOST_NUMBERS 8u            /* in a name, and its length: what is longer is not a model's */
+#define LONGEST_NAME 512u
+
+struct alike {
+	uint32_t val;              /* one of them; 0 = none has a size */
+	bool differ;
+};
+
+struct lists {
+	struct onnx *l;
+	struct strtab *names;      /* "layers.*.norm.weight" */
+	struct alike *of;          uint32_t n, cap;
+};
+
+/* The next number between dots, from place *at on: the name with a star instead; empty = there is none. */
+static struct str
+starred(struct lists *t, struct str name, uint32_t *at)
+{
+	for (uint32_t i = *at; name.n <= LONGEST_NAME && i < name.n; i++) {
+		uint32_t n = i;
+
+		while (n < name.n && name.p[n] >= '0' && name.p[n] <= '9')
+			n++;
+		if (n > i && i && name.p[i - 1] == '.' && n < name.n && name.p[n] == '.') {
+			*at = n;
+			return str_fmt(t->l->c->a, "%.*s*%.*s", SFMT(str_sub(name, 0, i)), SFMT(str_sub(name, n, name.n)));
+		}
+		i = n > i ? n - 1 : i;
+	}
+	return S("");
+}
+
+static bool
+same_size(const struct graph *g, uint32_t a, uint32_t b)
+{
+	const struct val *x = &g->vals[a], *y = &g->vals[b];
+	bool turned = (x->flags & VF_TRANSPOSED) != (y->flags & VF_TRANSPOSED);
+
+	if (x->rank != y->rank || x->dtype != y->dtype)
+		return false;
+	for (unsigned i = 0; i < x->rank; i++)
+		if (val_dims(g, a)[i].n != val_dims(g, b)[turned ? x->rank - 1u - i : i].n)
+			return false;
+	return true;
+}
+
+static bool
+has_size(const struct graph *g, uint32_t v)
+{
+	bool fixed = g->vals[v].kind == VAL_PARAM && g->vals[v].rank != RANK_UNKNOWN;
+
+	for (unsigned i = 0; fixed && i < g->vals[v].rank; i++)
+		fixed = !val_dims(g, v)[i].expr;
+	return fixed;
+}
+
+static void
+note(struct lists *t, uint32_t v, struct str name)
+{
+	uint32_t at = 0, numbers = 0;
+
+	for (struct str key = starred(t, name, &at); key.n && numbers++ < MOST_NUMBERS; key = starred(t, name, &at)) {
+		uint32_t id = strtab_id(t->names, key), more = id < t->n ? 0 : id + 1 - t->n;
+		struct alike *x;
+
+		ROOM(t->l->c->a, t->of, t->n, t->cap, more);
+		t->n += more;
+		x = &t->of[id];
+		if (x->val && !same_size(t->l->g, x->val, v))
+			x->differ = true;
+		x->val = x->val ? x->val : v;
+	}
+}
+
+static uint32_t
+one_alike(struct lists *t, struct str name)
+{
+	uint32_t at = 0, numbers = 0;
+
+	for (struct str key = starred(t, name, &at); key.n && numbers++ < MOST_NUMBERS; key = starred(t, name, &at)) {
+		uint32_t id = strtab_find(t->names, key);
+
+		if (id && id < t->n && t->of[id].val && !t->of[id].differ)
+			return t->of[id].val;
+	}
+	return 0;
+}
+
+static void
+size_as(struct graph *g, uint32_t v, uint32_t full, uint32_t like)
+{
+	const struct val *y = &g->vals[like];
+	struct sint dim[MAX_RANK];
+
+	for (unsigned i = 0; i < y->rank; i++)
+		dim[i] = val_dims(g, like)[y->flags & VF_TRANSPOSED ? y->rank - 1u - i : i];
+	g->vals[v].kind = VAL_PARAM;
+	g->vals[v].full = full;
+	g->vals[v].dtype = y->dtype;
+	g->vals[v].flags = VF_TRAINABLE;
+	val_shape(g, v, y->rank, dim);
+}
+
+void
+onnx_find_alike(struct onnx *l)
+{
+	struct lists t = {.l = l, .names = strtab_new(l->c->a)};
+	unsigned n = 0;
+
+	for (uint32_t i = 1; i < l->nspec; i++)
+		if (!l->spec[i].buffer && has_size(l->g, l->spec[i].val))
+			note(&t, l->spec[i].val, graph_str(l->g, l->spec[i].full));
+	for (uint32_t i = 1; i < l->nspec; i++) {
+		struct spec *s = &l->spec[i];
+		uint32_t like = s->buffer || s->folded || l->g->vals[s->val].kind != VAL_NONE ? 0 : one_alike(&t, graph_str(l->g, s->full));
+
+		if (!like || l->g->vals[like].rank > MAX_RANK)
+			continue;
+		size_as(l->g, s->val, s->full, like);
+		n++;
+	}
+	if (n)
+		graph_note(l->g, "parameters that nothing reads, of which the file has only names, are as large as those that differ from them in a number (%u)", n);
+}
