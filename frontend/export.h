@@ -33,7 +33,8 @@ struct loader {
 	const json_t *weights;     /* .. of those that are, or */
 	struct str nowhere;        /* the path that says nothing of what shares a storage */
 	const struct pickle *state;        /* the state dict, in older archives */
-	uint8_t flags, autocast;   /* of nodes, by the region they are in */
+	uint16_t flags;            /* of nodes, by the region they are in */
+	uint8_t autocast;          /* likewise */
 	unsigned depth;            /* of regions */
 	uint32_t region_first;     /* values above it were made in the region being read */
 	struct rebound *rebound;   /* names that inner regions took, to give back */
@@ -52,6 +53,7 @@ bool export_arg(struct loader *, const json_t *, struct arg *);
 /* export_node.c */
 bool export_nodes(struct loader *, const json_t *graph);
 uint32_t export_scope(struct loader *, struct str nn_module_stack);
+void export_trace(struct loader *, uint32_t node, struct str stack_trace);
 
 /* export_region.c: operators with graphs as arguments */
 bool export_region(struct loader *, const json_t *node, struct str target, bool *ok);

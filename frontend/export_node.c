@@ -84,8 +84,8 @@ export_scope(struct loader *l, struct str stack)
 	return scope;
 }
 
-static void
-read_trace(struct loader *l, uint32_t n, struct str trace)
+void
+export_trace(struct loader *l, uint32_t n, struct str trace)
 {
 	if (!l->trace || strcmp(l->trace, trace.p) != 0)
 		place_frames(l->g, trace, &l->trace_frame, &l->trace_n);
@@ -238,10 +238,10 @@ read_node(struct loader *l, const json_t *node)
 	n = node_new(l->g, op, op ? op_narg(op) : (uint32_t)json_array_size(in), (uint32_t)count_results(out));
 	l->g->nodes[n].target = graph_name(l->g, target);
 	l->g->nodes[n].name = graph_name(l->g, json_get_str(node, "name"));
-	l->g->nodes[n].flags = (uint8_t)(l->flags | (inplace ? NF_INPLACE : 0));
+	l->g->nodes[n].flags = (uint16_t)(l->flags | (inplace ? NF_INPLACE : 0));
 	l->g->nodes[n].autocast = l->autocast;
 	l->g->nodes[n].scope = export_scope(l, json_get_str(meta, "nn_module_stack"));
-	read_trace(l, n, json_get_str(meta, "stack_trace"));
+	export_trace(l, n, json_get_str(meta, "stack_trace"));
 	if (l->g->decomposed)
 		read_origin(l, n, meta);
 	return set_args(l, n, in, op) && set_results(l, n, out);

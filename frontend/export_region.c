@@ -1,6 +1,6 @@
 /*
- * Higher-order operators of torch.export programs: nodes with graphs as arguments. Those that only switch a mode are inlined; cond and
- * while_loop become branches and loops for the pass infer; others stay unknown operators with the results that the file declares.
+ * Higher-order operators of torch.export programs: nodes with graphs as arguments. Those that only switch a mode are inlined; cond,
+ * while_loop, map and scan become branches and loops for the pass infer; others stay unknown operators with the results that the file declares.
  */
 #include "export.h"
 
@@ -39,11 +39,11 @@ find_regions(const json_t *node, struct region *r, uint32_t cap)
 
 /* ---- operands and results --------------------------------------------------------------------------------------------- */
 
-/* From one argument on, lists opened. */
+/* Arguments first to n - 1, lists opened. */
 static bool
-read_operands(struct loader *l, const json_t *node, size_t first, struct tensors *out)
+read_some(struct loader *l, const json_t *node, size_t first, size_t n, struct tensors *out)
 {
-	size_t n = json_array_size(json_object_get(node, "inputs")), total = 0;
+	size_t total = 0;
 
 	for (size_t i = first; i < n; i++)
 		total += export_field(input_at(node, i), "as_tensors") ? json_array_size(export_field(input_at(node, i), "as_tensors")) : 1;
@@ -59,6 +59,12 @@ read_operands(struct loader *l, const json_t *node, size_t first, struct tensors
 				return false;
 	}
 	return true;
+}
+
+static bool
+read_operands(struct loader *l, const json_t *node, size_t first, struct tensors *out)
+{
+	return read_some(l, node, first, json_array_size(json_object_get(node, "inputs")), out);
 }
 
 static void
@@ -163,7 +169,8 @@ static bool
 inline_region(struct loader *l, const json_t *node, struct str target, const struct region *r)
 {
 	struct tensors in, out;
-	uint8_t kept = l->flags, autocast = l->autocast;
+	uint16_t kept = l->flags;
+	uint8_t autocast = l->autocast;
 	bool ok;
 
 	if (!read_operands(l, node, r->operand, &in))
@@ -215,24 +222,32 @@ truth_of(struct loader *l, const json_t *node, uint32_t tensor)
 	return arg_val(new_result(l, n, 0, "truth"));
 }
 
+/* Node n's result k is the operator's result number at. */
+static bool
+take_result(struct loader *l, const json_t *node, uint32_t n, uint32_t k, uint32_t at)
+{
+	const json_t *t = result_at(node, at);
+	uint32_t v;
+
+	if (!t || !json_get_str(t, "name").n) {
+		new_result(l, n, k, "unused");
+		return true;
+	}
+	if (!export_define(l, VAL_NODE, json_get_str(t, "name"), &v))
+		return false;
+	l->g->vals[v].node = n;
+	l->g->vals[v].out = k;
+	node_outs(l->g, n)[k] = v;
+	return true;
+}
+
 /* The closing node's results are the operator's. */
 static bool
 take_results(struct loader *l, const json_t *node, uint32_t n)
 {
-	for (uint32_t k = 0; k < l->g->nodes[n].nout; k++) {
-		const json_t *t = result_at(node, k);
-		uint32_t v;
-
-		if (!t || !json_get_str(t, "name").n) {
-			new_result(l, n, k, "unused");
-			continue;
-		}
-		if (!export_define(l, VAL_NODE, json_get_str(t, "name"), &v))
+	for (uint32_t k = 0; k < l->g->nodes[n].nout; k++)
+		if (!take_result(l, node, n, k, k))
 			return false;
-		l->g->vals[v].node = n;
-		l->g->vals[v].out = k;
-		node_outs(l->g, n)[k] = v;
-	}
 	return true;
 }
 
@@ -306,6 +321,212 @@ read_while(struct loader *l, const json_t *node, const struct region *r)
 	return take_results(l, node, n);
 }
 
+/* ---- a turn for each element ------------------------------------------------------------------------------------------------ */
+
+struct turns {
+	struct loader *l;
+	const json_t *node;
+	struct sint count;
+	struct tensors carried, each, shared;
+	uint32_t nlist;            /* results that are stacked */
+	uint32_t loop;
+	bool rerun;                /* map: every turn keeps its inputs and runs again in backward */
+};
+
+static uint32_t
+node_of(struct turns *t, unsigned op, uint32_t nout)
+{
+	uint32_t n = new_node(t->l, t->node, op, op_narg(op), nout);
+
+	export_trace(t->l, n, json_get_str(json_object_get(t->node, "metadata"), "stack_trace"));
+	return n;
+}
+
+static void
+set_arg(struct turns *t, uint32_t n, const char *name, struct arg a)
+{
+	int at = op_arg_index(t->l->g->nodes[n].op, str_of(name));
+
+	if (at >= 0)
+		node_args(t->l->g, n)[at] = a;
+}
+
+static uint32_t
+list_node(struct turns *t, const char *what, struct arg a, struct arg b)
+{
+	uint32_t n = node_of(t, OP_LIST, 1);
+
+	set_arg(t, n, "what", (struct arg){.kind = ARG_STR, .u.str = graph_name(t->l->g, str_of(what))});
+	set_arg(t, n, "a", a);
+	set_arg(t, n, "b", b);
+	return new_result(t->l, n, 0, what);
+}
+
+static uint32_t
+unbound(struct turns *t, uint32_t val)
+{
+	uint32_t n = node_of(t, OP_UNBIND, 1), v;
+
+	set_arg(t, n, "self", arg_val(val));
+	set_arg(t, n, "dim", arg_int(0));
+	v = new_result(t->l, n, 0, "unbind");
+	t->l->g->vals[v].flags |= VF_LIST;
+	return v;
+}
+
+/* Gradients of what the turns share come as one for each, stacked and then added up: as those of an expanded tensor. */
+static uint32_t
+shared_out(struct turns *t, uint32_t val)
+{
+	struct graph *g = t->l->g;
+	struct sint size[MAX_RANK + 1] = {t->count};
+	uint8_t rank = g->vals[val].rank;
+	uint32_t n;
+	struct arg a = {.kind = ARG_INTS};
+
+	if (rank >= MAX_RANK || !dtype_is_float(g->vals[val].dtype))
+		return 0;
+	for (unsigned i = 0; i < rank; i++)
+		size[i + 1] = (struct sint){-1, 0};
+	a.first = ints_add(g, size, rank + 1u);
+	a.count = rank + 1u;
+	n = node_of(t, OP_EXPAND, 1);
+	set_arg(t, n, "self", arg_val(val));
+	set_arg(t, n, "size", a);
+	return unbound(t, new_result(t->l, n, 0, "expand"));
+}
+
+/* A turn's own: an element of a list of pieces. */
+static void
+turn_pieces(struct turns *t, const uint32_t *list, const struct tensors *whole, uint32_t turn, uint32_t *out)
+{
+	for (size_t i = 0; i < whole->n; i++)
+		out[i] = list[i] ? list_node(t, "get", arg_val(list[i]), arg_val(turn)) : whole->val[i];
+}
+
+static void
+turn_slices(struct turns *t, uint32_t turn, uint32_t *out)
+{
+	for (size_t i = 0; i < t->each.n; i++) {
+		uint32_t n = node_of(t, OP_SELECT, 1);
+
+		set_arg(t, n, "self", arg_val(t->each.val[i]));
+		set_arg(t, n, "dim", arg_int(0));
+		set_arg(t, n, "index", arg_val(turn));
+		out[i] = new_result(t->l, n, 0, "slice");
+	}
+}
+
+/* The loop's opening node: carried tensors, then the lists that it fills. */
+static uint32_t
+open_turns(struct turns *t, uint32_t *carried, uint32_t *list)
+{
+	struct loader *l = t->l;
+	uint32_t n = (uint32_t)t->carried.n, k, turn;
+
+	for (k = 0; k < t->nlist; k++)
+		list[k] = list_node(t, "of", (struct arg){.kind = ARG_VALS}, (struct arg){.kind = ARG_NONE});
+	t->loop = new_node(l, t->node, OP_LOOP, 2 + n + t->nlist, 1 + n + t->nlist);
+	node_args(l->g, t->loop)[0] = (struct arg){.kind = ARG_INT, .u.i = t->count};
+	turn = new_result(l, t->loop, 0, "turn");
+	for (k = 0; k < n; k++) {
+		node_args(l->g, t->loop)[2 + k] = arg_val(t->carried.val[k]);
+		carried[k] = new_result(l, t->loop, 1 + k, "carried");
+	}
+	for (k = 0; k < t->nlist; k++) {
+		node_args(l->g, t->loop)[2 + n + k] = arg_val(list[k]);
+		list[k] = new_result(l, t->loop, 1 + n + k, "stacked");
+	}
+	return turn;
+}
+
+static bool
+close_turns(struct turns *t, const struct tensors *next, const uint32_t *list)
+{
+	struct loader *l = t->l;
+	uint32_t n = (uint32_t)t->carried.n, k, end, stack, all;
+
+	end = new_node(l, t->node, OP_ENDLOOP, 1 + n + t->nlist, n + t->nlist);
+	for (k = 0; k < n; k++) {
+		node_args(l->g, end)[1 + k] = arg_val(k < next->n ? next->val[k] : 0);
+		if (!take_result(l, t->node, end, k, k))
+			return false;
+	}
+	for (k = 0; k < t->nlist; k++) {
+		node_args(l->g, end)[1 + n + k] = arg_val(list[k]);
+		all = new_result(l, end, n + k, "stacked");
+		stack = node_of(t, OP_STACK, 1);
+		set_arg(t, stack, "tensors", arg_val(all));
+		set_arg(t, stack, "dim", arg_int(0));
+		if (!take_result(l, t->node, stack, 0, n + k))
+			return false;
+	}
+	return true;
+}
+
+static bool
+run_turn(struct turns *t, const json_t *graph, const struct tensors *in, struct tensors *out)
+{
+	uint16_t kept = t->l->flags;
+	bool ok;
+
+	if (t->rerun)
+		t->l->flags |= NF_RERUN;
+	ok = read_region(t->l, graph, in, out);
+	t->l->flags = kept;
+	return ok;
+}
+
+/* map(body, xs, shared); scan(body, carried, xs, shared), whose body returns the carried ones first */
+static bool
+read_turns(struct turns *t, const json_t *graph)
+{
+	struct arena *a = t->l->c->a;
+	struct tensors in = {NEW(a, uint32_t, t->carried.n + t->each.n + t->shared.n + 1), t->carried.n + t->each.n + t->shared.n}, out;
+	uint32_t *pieces = NEW(a, uint32_t, t->each.n + 1), *parts = NEW(a, uint32_t, t->shared.n + 1), *list = NEW(a, uint32_t, t->nlist + 1u), turn, *at = in.val;
+
+	for (size_t i = 0; t->rerun && i < t->each.n; i++)
+		pieces[i] = unbound(t, t->each.val[i]);
+	for (size_t i = 0; t->rerun && i < t->shared.n; i++)
+		parts[i] = t->shared.val[i] ? shared_out(t, t->shared.val[i]) : 0;
+	turn = open_turns(t, at, list);
+	at += t->carried.n;
+	if (t->rerun)
+		turn_pieces(t, pieces, &t->each, turn, at);
+	else
+		turn_slices(t, turn, at);
+	at += t->each.n;
+	turn_pieces(t, parts, &t->shared, turn, at);
+	if (!run_turn(t, graph, &in, &out))
+		return false;
+	for (uint32_t k = 0; k < t->nlist; k++)
+		list[k] = list_node(t, "append", arg_val(list[k]), arg_val(out.val[t->carried.n + k]));
+	return close_turns(t, &out, list);
+}
+
+/* false: what it runs over is not known. */
+static bool
+start_turns(struct turns *t, const json_t *graph, bool *ok)
+{
+	size_t outputs = json_array_size(json_object_get(graph, "outputs")), first = t->rerun ? 1 : 2;
+	const struct val *x;
+
+	*ok = true;
+	if (!t->rerun && !read_some(t->l, t->node, 1, 2, &t->carried))
+		*ok = false;
+	if (!*ok || !read_some(t->l, t->node, first, first + 1, &t->each) || !read_operands(t->l, t->node, first + 1, &t->shared))
+		*ok = false;
+	x = *ok && t->each.n && t->each.val[0] ? &t->l->g->vals[t->each.val[0]] : NULL;
+	if (!x || x->rank == RANK_UNKNOWN || !x->rank || outputs < t->carried.n)
+		return !*ok;
+	for (size_t i = 0; i < t->each.n; i++)
+		if (!t->each.val[i])
+			return false;
+	t->count = val_dims(t->l->g, t->each.val[0])[0];
+	t->nlist = (uint32_t)(outputs - t->carried.n);
+	return true;
+}
+
 /* Their graphs run per element or are parts of a kernel: no mode of the nodes around them. */
 static bool
 is_own_operator(struct str target)
@@ -331,7 +552,13 @@ export_region(struct loader *l, const json_t *node, struct str target, bool *ok)
 		*ok = read_while(l, node, r);
 	else if (n == 1 && !is_own_operator(target))
 		*ok = inline_region(l, node, target, &r[0]);
-	else
+	else if (n == 1 && (str_ends(target, S(".map_impl")) || str_ends(target, S(".scan")))) {
+		struct turns t = {.l = l, .node = node, .rerun = str_ends(target, S(".map_impl"))};
+
+		if (!start_turns(&t, r[0].graph, ok))
+			return false;
+		*ok = *ok && read_turns(&t, r[0].graph);
+	} else
 		return false;
 	return true;
 }

@@ -83,11 +83,29 @@ saved_sets(void **state)
 	test_ctx_free(c);
 }
 
+/*
+ * ctc_loss of [30, 8, 20] fp32 and targets of at most 10: 19,456 bytes of log probabilities and as many of their gradient; alpha and beta are [8, 30, 21], 20,480
+ * bytes each. Beside them the batch (19,456 + 1,024 + 512), a parameter, the losses, their mean and the gradients of both: 512 bytes each.
+ */
+static void
+ctc_loss_keeps_alpha(void **state)
+{
+	static const char text[] =
+	    "memcrest-ir 1\nparam %w \"w\" : fp32[1] trainable\ninput %x : fp32[30, 8, 20]\ninput %t : int64[8, 10]\ninput %n : int64[8]\n"
+	    "%y : fp32[30, 8, 20] = mul(self=%x, other=%w)\n%l : fp32[] = ctc_loss(log_probs=%y, targets=%t, input_lengths=%n, target_lengths=%n)\noutput %l\n";
+	struct analysed a = test_analyse(text, "{\"optimizer\": \"sgd\"}");
+
+	(void)state;
+	assert_int_equal(mc_report_peak(a.r), 2 * 19456 + 2 * 20480 + 19456 + 1024 + 512 + 5 * 512);
+	assert_false(a.r->incomplete);
+	release_analysis(a);
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_row_compiles), cmocka_unit_test(every_kernel_is_known), cmocka_unit_test(names_are_found), cmocka_unit_test(saved_sets),
+		cmocka_unit_test(every_row_compiles), cmocka_unit_test(every_kernel_is_known), cmocka_unit_test(names_are_found), cmocka_unit_test(saved_sets), cmocka_unit_test(ctc_loss_keeps_alpha),
 	};
 
 	return cmocka_run_group_tests_name("ops", tests, NULL, NULL);

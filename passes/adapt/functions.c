@@ -1,7 +1,8 @@
 /*
  * functions: a custom autograd.Function. The exporter opens it up, so the file has the operators of its forward, but in training they
  * run without a tape, and backward is the Function's own, which no file shows. Its call is seen in the stack traces ("F.apply(x)"
- * with a further frame inside). Taken for what such functions are written for: it keeps its inputs and computes the rest again.
+ * with a further frame inside). Taken for what such functions are written for: it keeps its inputs and computes the rest again. That is
+ * also what torch's map does with each of its turns, which the frontend has marked.
  */
 #include "../passes.h"
 
@@ -49,7 +50,7 @@ pass_functions(struct analysis *a)
 	struct graph *g = a->g;
 	struct plan *p = &a->plan;
 	struct block *list = NULL;
-	uint32_t n = 0, cap = 0, next = 0, found = 0;
+	uint32_t n = 0, cap = 0, next = 0, found = 0, turns = 0;
 
 	for (uint32_t i = 1; i < g->nnode; i++) {
 		uint32_t end = i;
@@ -63,11 +64,18 @@ pass_functions(struct analysis *a)
 				end++;
 			add_block(a, &list, &n, &cap, (struct block){i, end, true});
 			found++;
+		} else if (g->nodes[i].flags & NF_RERUN) {
+			while (end + 1 < g->nnode && g->nodes[end + 1].flags & NF_RERUN && g->nodes[end + 1].name != g->nodes[i].name)
+				end++;         /* the next turn begins with a node of the same name */
+			add_block(a, &list, &n, &cap, (struct block){i, end, true});
+			turns++;
 		}
 		i = end;
 	}
 	if (found)
 		assume(a, "%u calls of a custom autograd.Function keep their inputs and compute again in backward; their own backward is not in the file", (unsigned)found);
+	if (turns)
+		assume(a, "%u turns of torch's map keep their inputs and compute again in backward, where the gradients of what they share are stacked", (unsigned)turns);
 	p->blocks = list;
 	p->nblock = n;
 	return true;

@@ -225,6 +225,8 @@ begin_loop(struct infer *f, const struct node *x)
 			set_result(f, &f->old[f->pc], k, start[k]);
 		return true;
 	}
+	if (!data && str_ends(graph_str(f->g, x->target), S(".scan")))
+		assume(f->a, "a scan of %lld turns is counted as if they were written out; the places and copies with which torch's own keeps their results are not", (long long)turns);
 	r = open_region(f, true);
 	r->by_data = data;
 	r->count = turns;
