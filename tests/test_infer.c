@@ -185,10 +185,11 @@ broken_programs(void **state)
 }
 
 /*
- * torch's map and scan over 6 pieces x of [64, 256] fp32 with a linear layer of 256 to 256. Weight, bias and batch are 262,144 + 1,024 + 393,216 bytes, a piece
+ * torch's map, scan and while_loop over 6 pieces x of [64, 256] fp32 with a linear layer of 256 to 256. Weight, bias and batch are 262,144 + 1,024 + 393,216 bytes, a piece
  * is 65,536. The map's forward holds 6 results and their stack, 786,432 bytes over these, which is what real PyTorch allocates on the CPU (torch 2.13,
  * every allocation counted); its backward 6 gradients of the weight and their stack, at least (torch's own takes a third more over these).
- * scan: the first state, 6 states that tanh keeps, 6 results and their stack.
+ * scan: the first state, 6 states that tanh keeps, 6 results and their stack. while_loop: 4 turns, which a tensor counts from 0; tanh's results, the last turn's sum
+ * in front of it, and the loss.
  */
 static void
 turns_are_written_out(void **state)
@@ -198,6 +199,7 @@ turns_are_written_out(void **state)
 		uint64_t forward, backward;
 	} table[] = {
 		{"fixtures/ops/map.pt2", 656384 + 786432, 656384 + 12 * 262144}, {"fixtures/ops/scan.pt2", 656384 + 65536 + 3 * 393216, 656384},
+		{"fixtures/ops/while.pt2", 656384 + 5 * 65536 + 512, 656384},
 	};
 
 	(void)state;

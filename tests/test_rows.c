@@ -240,7 +240,7 @@ static void
 rare_operators_equal_torch(void **state)
 {
 	(void)state;
-	run("rare", 512);
+	run("rare", 521);
 }
 
 static void

@@ -249,6 +249,31 @@ build_addbmm(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 	return fresh_contiguous(c, 2, dim, dt ? dt : x[0].g->dtype);
 }
 
+/* Rows start at multiples of 16 bytes, as the card's copies want them. */
+uint32_t
+build_grouped_mm(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	const struct geom *a = x[0].g, *b = n > 1 ? x[1].g : NULL;
+	uint32_t offs = call_tensor(c, "offs");
+	struct geom out = {0};
+	int64_t lanes, row;
+
+	if (!b || (a->rank != 2 && a->rank != 3) || (b->rank != 2 && b->rank != 3) || (a->rank + b->rank < 6 && (!offs || geom_at(c->s, offs)->rank != 1)))
+		return mismatch(c);
+	if (a->rank == b->rank)
+		out.dim[out.rank++] = a->rank == 3 ? a->dim[0] : geom_at(c->s, offs)->dim[0];
+	out.dim[out.rank++] = a->dim[a->rank - 2];
+	out.dim[out.rank++] = b->dim[b->rank - 1];
+	out.dtype = (uint8_t)(dt ? dt : call_dtype(c, "out_dtype") ? call_dtype(c, "out_dtype") : a->dtype);
+	geom_contiguous(&out);
+	lanes = dtype_info(out.dtype)->bits ? 128 / dtype_info(out.dtype)->bits : 1;
+	row = geom_times((out.dim[out.rank - 1] + lanes - 1) / lanes, lanes);
+	out.stride[out.rank - 2] = row;
+	if (out.rank == 3)
+		out.stride[0] = geom_times(out.dim[1], row);
+	return fresh(c, out);
+}
+
 uint32_t
 build_pairs(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 {

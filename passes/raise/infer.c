@@ -415,6 +415,7 @@ run_operator(struct infer *f, const struct node *x)
 			f->cell[o] = (struct cell){.kind = CELL_TENSOR, .u.val = v};
 		}
 	}
+	infer_compute(f, n, x->nout && f->g->ids[x->out] ? node_outs(f->g, n)[0] : 0);
 	temps_release(f->s, mark);
 	return true;
 }

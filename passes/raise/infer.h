@@ -1,4 +1,4 @@
-/* What infer.c (operators), infer_prim.c (numbers and lists) and infer_region.c (branches and loops) share. */
+/* What infer.c (operators), infer_prim.c (numbers and lists), infer_value.c (numbers in tensors) and infer_region.c (branches and loops) share. */
 #ifndef MC_INFER_H
 #define MC_INFER_H
 
@@ -39,6 +39,7 @@ struct infer {
 	bool *made;                /* by value of the old graph: it has been a result once */
 	uint32_t *pieces;          /* by value of the old graph, a list: how many elements the file takes out of it */
 	uint32_t *uses;            /* by value of the old graph */
+	struct number *value;   uint32_t nvalue; /* by value of the new graph: the number that a tensor without dims holds; of kind ARG_NONE where not known */
 	struct open_region *open;  uint32_t nopen, open_cap;
 	uint32_t pc;               /* node of the old graph that runs */
 };
@@ -46,6 +47,10 @@ struct infer {
 /* infer.c */
 uint32_t infer_tensor(struct infer *, uint32_t new_val);         /* the simulator's tensor of a value, 0 = not sized */
 struct cell infer_arg(struct infer *, const struct arg *);
+
+/* infer_value.c */
+struct number infer_value(const struct infer *, uint32_t new_val);
+void infer_compute(struct infer *, uint32_t new_node, uint32_t new_val);
 
 /* infer_prim.c */
 struct cell cell_number(struct number);

@@ -62,10 +62,15 @@ static struct cell
 measure(struct infer *f, struct str what, const struct cell *x, const struct cell *index)
 {
 	unsigned dt = x->kind == CELL_TENSOR ? f->g->vals[x->u.val].dtype : DT_NONE;
+	struct number value = {.kind = ARG_NONE};
 	uint32_t t;
 
 	if (x->kind == CELL_LIST && str_eq(what, S("len")))
 		return cell_int(x->n);
+	if (x->kind == CELL_TENSOR && (str_eq(what, S("bool")) || str_eq(what, S("int"))))
+		value = infer_value(f, x->u.val);
+	if (value.kind == ARG_INT || value.kind == ARG_BOOL)
+		return cell_number(value);
 	if (str_eq(what, S("bool")) || str_eq(what, S("float")) || str_eq(what, S("int")))
 		return x->kind == CELL_NUMBER ? *x : cell_unknown(what.p[0] == 'b' ? ARG_BOOL : what.p[0] == 'f' ? ARG_FLOAT : ARG_INT);
 	if (str_eq(what, S("is")))

@@ -225,13 +225,20 @@ begin_loop(struct infer *f, const struct node *x)
 			set_result(f, &f->old[f->pc], k, start[k]);
 		return true;
 	}
-	if (!data && str_ends(graph_str(f->g, x->target), S(".scan")))
-		assume(f->a, "a scan of %lld turns is counted as if they were written out; the places and copies with which torch's own keeps their results are not", (long long)turns);
 	r = open_region(f, true);
 	r->by_data = data;
 	r->count = turns;
 	begin_turn(f, r, start, x->narg > 2 ? x->narg - 2u : 0);
 	return data ? by_data(f, loop) : true;
+}
+
+static void
+note_turns(struct infer *f, const struct open_region *r, const struct node *end)
+{
+	struct str target = graph_str(f->g, end->target);
+
+	if (!r->by_data && (str_ends(target, S(".scan")) || str_ends(target, S(".while_loop"))))
+		assume(f->a, "%.*s: its %lld turns are counted as if they were written out, without the places and copies with which torch's own keeps their results", SFMT(target), (long long)r->turn);
 }
 
 static bool
@@ -255,6 +262,7 @@ end_loop(struct infer *f, const struct node *x)
 		return true;
 	}
 	f->nopen--;
+	note_turns(f, r, x);
 	for (uint32_t k = 0; k < n; k++)
 		set_result(f, x, k, next[k]);
 	return true;
