@@ -211,11 +211,14 @@ node_outs(const struct graph *g, uint32_t n)
 	return g->ids + g->nodes[n].out;
 }
 
+/* What is added may be a part of the array itself, which moves when it grows. */
 #define ADD(array, count, cap, src, n) \
 	do { \
+		uintptr_t at = (uintptr_t)(src) - (uintptr_t)g->array; \
+		bool own = (uintptr_t)(src) >= (uintptr_t)g->array && at < g->count * sizeof *g->array; \
 		ROOM(g->c->a, g->array, g->count, g->cap, n); \
 		if (n) \
-			memcpy(g->array + g->count, src, (n) * sizeof *g->array); \
+			memcpy(g->array + g->count, own ? g->array + at / sizeof *g->array : src, (n) * sizeof *g->array); \
 		g->count += (n); \
 		return g->count - (n); \
 	} while (0)

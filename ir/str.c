@@ -232,8 +232,10 @@ struct strtab {
 	const struct strtab *base;         /* read-only table that this one continues; its ids come first */
 	uint32_t first;                    /* ids below are the base's */
 	struct str *text;       uint32_t n, cap;
-	uint32_t *slot, mask;              /* open addressing: id, 0 = free */
-	uint64_t *hash;                    /* of text[i], same capacity as text */
+	struct slot {                      /* open addressing: id 0 = free */
+		uint32_t id, hash;
+	} *slot;
+	uint32_t mask;
 	uint64_t seed;
 };
 
@@ -264,10 +266,9 @@ strtab_new(struct arena *a)
 	t->a = a;
 	t->seed = 0xcbf29ce484222325u ^ (uint64_t)(uintptr_t)t;    /* differs between runs: no crafted collisions */
 	t->mask = 1023;
-	t->slot = NEW(a, uint32_t, t->mask + 1);
+	t->slot = NEW(a, struct slot, t->mask + 1);
 	t->cap = 512;
 	t->text = NEW(a, struct str, t->cap);
-	t->hash = NEW(a, uint64_t, t->cap);
 	t->text[0] = S("");
 	t->n = 1;
 	return t;
@@ -283,51 +284,50 @@ strtab_over(struct arena *a, const struct strtab *base)
 	return t;
 }
 
-static uint32_t *
-find_slot(const struct strtab *t, struct str s, uint64_t h)
+static struct slot *
+find_slot(const struct strtab *t, struct str s, uint32_t hash)
 {
-	uint32_t i = (uint32_t)h & t->mask;
+	uint32_t i = hash & t->mask;
 
-	while (t->slot[i] && !(t->hash[t->slot[i]] == h && str_eq(t->text[t->slot[i]], s)))
+	while (t->slot[i].id && !(t->slot[i].hash == hash && str_eq(t->text[t->slot[i].id], s)))
 		i = (i + 1) & t->mask;
 	return &t->slot[i];
 }
 
 static void
-grow_table(struct strtab *t)
+grow_slots(struct strtab *t)
 {
-	uint32_t cap = t->cap * 2;
-	uint64_t *hash = NEW(t->a, uint64_t, cap);
-	struct str *text = NEW(t->a, struct str, cap);
+	struct slot *old = t->slot;
+	uint32_t n = t->mask + 1, k;
 
-	memcpy(hash, t->hash, t->n * sizeof *hash);
-	memcpy(text, t->text, t->n * sizeof *text);
-	t->hash = hash;
-	t->text = text;
-	t->cap = cap;
-	t->mask = cap * 2 - 1;
-	t->slot = NEW(t->a, uint32_t, t->mask + 1);
-	for (uint32_t i = 1; i < t->n; i++)
-		*find_slot(t, t->text[i], t->hash[i]) = i;
+	t->mask = n * 2 - 1;
+	t->slot = NEW(t->a, struct slot, t->mask + 1);
+	for (uint32_t i = 0; i < n; i++)
+		if (old[i].id) {
+			for (k = old[i].hash & t->mask; t->slot[k].id; k = (k + 1) & t->mask)
+				;
+			t->slot[k] = old[i];
+		}
 }
 
 uint32_t
 strtab_id(struct strtab *t, struct str s)
 {
-	uint64_t h = str_hash(t->seed, s);
-	uint32_t *slot = find_slot(t, s, h), old = *slot ? t->first + *slot : strtab_find(t->base, s);
+	uint32_t h = (uint32_t)str_hash(t->seed, s);
+	struct slot *slot = find_slot(t, s, h);
+	uint32_t old = slot->id ? t->first + slot->id : strtab_find(t->base, s);
 
 	if (!s.n)
 		return 0;
 	if (old)
 		return old;
-	if (t->n == t->cap) {
-		grow_table(t);
+	if (t->n > t->mask / 2) {
+		grow_slots(t);
 		slot = find_slot(t, s, h);
 	}
+	ROOM(t->a, t->text, t->n, t->cap, 1);
 	t->text[t->n] = str_copy(t->a, s);
-	t->hash[t->n] = h;
-	*slot = t->n;
+	*slot = (struct slot){t->n, h};
 	return t->first + t->n++;
 }
 
@@ -335,7 +335,7 @@ uint32_t
 strtab_find(const struct strtab *t, struct str s)
 {
 	for (; t && s.n; t = t->base) {
-		uint32_t i = *find_slot(t, s, str_hash(t->seed, s));
+		uint32_t i = find_slot(t, s, (uint32_t)str_hash(t->seed, s))->id;
 
 		if (i)
 			return t->first + i;

@@ -50,8 +50,8 @@ push(struct task *t, uint32_t fn)
 {
 	uint32_t i = t->nheap++;
 
-	ROOM(t->s->c->a, t->heap, i, t->heap_cap, 1);
-	ROOM(t->s->c->a, t->ticks, i, t->tick_cap, 1);
+	ROOM(t->s->own, t->heap, i, t->heap_cap, 1);
+	ROOM(t->s->own, t->ticks, i, t->tick_cap, 1);
 	t->heap[i] = fn;
 	t->ticks[i] = t->s->tick++;
 	for (; i > 0 && before(t, i, (i - 1) / 2); i = (i - 1) / 2)
@@ -88,13 +88,13 @@ enter(struct task *t, uint32_t fn)
 	if (x->run == t->run)
 		return false;
 	if (x->run) {
-		ROOM(t->s->c->a, t->kept, t->nkept, t->kept_cap, 1);
+		ROOM(t->s->own, t->kept, t->nkept, t->kept_cap, 1);
 		t->kept[t->nkept++] = (struct kept){fn, x->run, x->deps, x->buffer};
 	}
 	x->run = t->run;
 	x->deps = 0;
 	x->buffer = NULL;
-	ROOM(t->s->c->a, t->seen, t->nseen, t->seen_cap, 1);
+	ROOM(t->s->own, t->seen, t->nseen, t->seen_cap, 1);
 	t->seen[t->nseen++] = fn;
 	return true;
 }

@@ -177,6 +177,7 @@ struct sim {
 	const struct recipe *r;
 	struct schedule *sched;
 	struct geoms *geoms;
+	struct arena *own;         /* of what is gone with the simulator: tensors, the tape */
 	struct pool *pool;
 	struct tensor *tensors;    uint32_t ntensor, tensor_cap, free_tensor;
 	struct grad_fn *fns;       uint32_t nfn, fn_cap, free_fn;

@@ -218,7 +218,7 @@ add_state(struct step *x, struct param *p, uint32_t t)
 {
 	if (!t)
 		return;
-	ROOM(x->s->c->a, p->state, p->nstate, p->state_cap, 1);
+	ROOM(x->s->own, p->state, p->nstate, p->state_cap, 1);
 	p->state[p->nstate++] = t;
 	x->s->sched->storages[tensor_at(x->s, t)->storage].factor = FAC_OPT;
 }

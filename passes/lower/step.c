@@ -24,13 +24,14 @@ sim_new(struct analysis *a, struct schedule *sched)
 	s->plan = &a->plan;
 	s->sched = sched;
 	s->geoms = geoms_new(a->c->a);
-	s->pool = pool_new(a->c->a);
+	s->own = arena_part(a->c->a);
+	s->pool = pool_new(s->own);
 	s->code = NEW(a->c->a, struct op_code, OP_COUNT);
-	s->env = NEW(a->c->a, uint32_t, a->g->nval);
-	s->val_dtype = NEW(a->c->a, uint8_t, a->g->nval);
-	s->ints = NEW(a->c->a, int64_t, a->g->nint);
-	ROOM(a->c->a, s->tensors, 0, s->tensor_cap, 1);
-	ROOM(a->c->a, s->fns, 0, s->fn_cap, 1);
+	s->env = NEW(s->own, uint32_t, a->g->nval);
+	s->val_dtype = NEW(s->own, uint8_t, a->g->nval);
+	s->ints = NEW(s->own, int64_t, a->g->nint);
+	ROOM(s->own, s->tensors, 0, s->tensor_cap, 1);
+	ROOM(s->own, s->fns, 0, s->fn_cap, 1);
 	s->ntensor = s->nfn = 1;
 	s->low_dtype = a->plan.low_dtype;
 	s->param_dtype = a->plan.param_dtype;
@@ -93,7 +94,7 @@ static void
 make_params(struct step *x)
 {
 	const struct graph *g = x->s->g;
-	uint32_t *first = NEW(x->s->c->a, uint32_t, g->nval), *next = NEW(x->s->c->a, uint32_t, g->nval);
+	uint32_t *first = NEW(x->s->own, uint32_t, g->nval), *next = NEW(x->s->own, uint32_t, g->nval);
 
 	for (uint32_t v = g->nval; --v > 0;)
 		if (g->vals[v].kind == VAL_PARAM && g->vals[v].after) {
@@ -115,7 +116,7 @@ make_start(struct step *x)
 	const struct graph *g = x->s->g;
 
 	schedule_span(x->s->sched, 0, PH_START, 0);
-	x->params = NEW(x->s->c->a, struct param, g->nval);
+	x->params = NEW(x->s->own, struct param, g->nval);
 	make_params(x);
 	for (uint32_t v = 1; v < g->nval; v++)
 		if ((g->vals[v].kind == VAL_BUFFER || g->vals[v].kind == VAL_CONST) && (!x->has || x->has[v]))
@@ -320,6 +321,7 @@ run_rank(struct job *job, uint32_t rank)
 		job->worst = rank;
 		job->a->sched = sched;
 	}
+	arena_cancel(job->a->c->a, x.s->own);
 }
 
 static bool

@@ -25,7 +25,7 @@ fn_new(struct sim *s, unsigned kind, unsigned nedge, unsigned nout)
 	if (fn) {
 		s->free_fn = s->fns[fn].var;
 	} else {
-		ROOM(s->c->a, s->fns, s->nfn, s->fn_cap, 1);
+		ROOM(s->own, s->fns, s->nfn, s->fn_cap, 1);
 		fn = s->nfn++;
 	}
 	x = &s->fns[fn];

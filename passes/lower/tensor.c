@@ -27,14 +27,14 @@ take_slot(struct sim *s)
 		s->free_tensor = s->tensors[t].fn;
 		return t;
 	}
-	ROOM(s->c->a, s->tensors, s->ntensor, s->tensor_cap, 1);
+	ROOM(s->own, s->tensors, s->ntensor, s->tensor_cap, 1);
 	return s->ntensor++;
 }
 
 void
 temps_take(struct sim *s, uint32_t t)
 {
-	ROOM(s->c->a, s->temps, s->ntemp, s->temp_cap, 1);
+	ROOM(s->own, s->temps, s->ntemp, s->temp_cap, 1);
 	s->temps[s->ntemp++] = t;
 }
 

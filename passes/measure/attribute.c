@@ -14,6 +14,8 @@ struct attribution {
 	const struct graph *g;
 	struct strtab *paths;      /* id = module row + 1 */
 	uint32_t cap;
+	struct arena *own;         /* of what is gone with the pass */
+	uint32_t *of_val, *of_scope;       /* rows of modules that were looked up, + 1 */
 };
 
 /* ---- modules -------------------------------------------------------------------------------------------- */
@@ -40,18 +42,19 @@ module_of(struct attribution *t, struct str path)
 static uint32_t
 module_of_param(struct attribution *t, uint32_t v)
 {
-	struct str full = graph_str(t->g, t->g->vals[v].full ? t->g->vals[v].full : t->g->vals[v].name);
-	uint32_t cut = full.n;
-
-	while (cut && full.p[cut - 1] != '.')
-		cut--;
-	return module_of(t, str_sub(full, 0, cut ? cut - 1 : 0));
+	if (!t->of_val[v])
+		t->of_val[v] = 1 + module_of(t, path_parent(graph_str(t->g, t->g->vals[v].full ? t->g->vals[v].full : t->g->vals[v].name)));
+	return t->of_val[v] - 1;
 }
 
 static uint32_t
 module_of_node(struct attribution *t, uint32_t n)
 {
-	return n ? module_of(t, scope_path(t->g, t->g->nodes[n].scope)) : 0;
+	uint32_t scope = t->g->nodes[n].scope;
+
+	if (n && !t->of_scope[scope])
+		t->of_scope[scope] = 1 + module_of(t, scope_path(t->g, scope));
+	return n ? t->of_scope[scope] - 1 : 0;
 }
 
 static uint32_t
@@ -125,10 +128,10 @@ count_params(struct attribution *t)
 /* ---- the peak ----------------------------------------------------------------------------------------------- */
 
 static bool *
-live_at(struct analysis *a, uint32_t event)
+live_at(struct attribution *t, uint32_t event)
 {
-	const struct schedule *s = a->sched;
-	bool *live = NEW(a->c->a, bool, s->nstorage);
+	const struct schedule *s = t->a->sched;
+	bool *live = NEW(t->own, bool, s->nstorage);
 
 	for (uint32_t e = 0; e <= event && e < s->nevent; e++)
 		live[EVENT_STORAGE(s->events[e])] = !EVENT_IS_FREE(s->events[e]);
@@ -159,26 +162,26 @@ describe(struct attribution *t, uint32_t storage)
 	return row;
 }
 
-static const struct storage *sort_base(const void *p, const void *base)
-{
-	return &((const struct storage *)base)[((const struct live_row *)p)->storage];
-}
+struct size {
+	uint64_t nbytes;
+	uint32_t storage;
+};
 
+/* The largest first, of equal ones the oldest. */
 static void
-sort_live(struct live_row *rows, uint32_t n, const struct storage *base, struct live_row *tmp)
+sort_sizes(struct size *x, uint32_t n, struct size *tmp)
 {
 	uint32_t half = n / 2, i = 0, k = half, m = 0;
 
 	if (n < 2)
 		return;
-	sort_live(rows, half, base, tmp);
-	sort_live(rows + half, n - half, base, tmp);
-	while (i < half || k < n) {
-		bool left = k == n || (i < half && sort_base(&rows[i], base)->nbytes >= sort_base(&rows[k], base)->nbytes);
-
-		tmp[m++] = rows[left ? i++ : k++];
-	}
-	memcpy(rows, tmp, n * sizeof *rows);
+	sort_sizes(x, half, tmp);
+	sort_sizes(x + half, n - half, tmp);
+	if (x[half - 1].nbytes >= x[half].nbytes)
+		return;
+	while (i < half || k < n)
+		tmp[m++] = k == n || (i < half && x[i].nbytes >= x[k].nbytes) ? x[i++] : x[k++];
+	memcpy(x, tmp, n * sizeof *x);
 }
 
 /* Bytes that several parameters have together are split by their shares; what is left of the division is the last one's. */
@@ -214,7 +217,6 @@ add_live(struct attribution *t, uint32_t storage)
 	const struct storage *s = &t->a->sched->storages[storage];
 	unsigned factor = factor_in_step(t->r, t->a->sched, storage, t->r->peak_step, t->r->steps[t->r->peak_step].event);
 
-	t->r->live[t->r->nlive++] = describe(t, storage);
 	if (s->shares) {
 		add_shares(t, s, factor);
 		return;
@@ -230,14 +232,19 @@ attribute_peak(struct attribution *t)
 	struct report *r = t->r;
 	const struct schedule *s = t->a->sched;
 	uint32_t event = r->steps[r->peak_step].event;
-	bool *live = live_at(t->a, event);
+	bool *live = live_at(t, event);
 	const struct storage *last = &s->storages[EVENT_STORAGE(s->events[event])];
+	struct size *x = NEW(t->own, struct size, s->nstorage);
 
-	r->live = NEW(t->a->c->a, struct live_row, s->nstorage);
 	for (uint32_t i = 1; i < s->nstorage; i++)
-		if (live[i] && s->storages[i].nbytes)
+		if (live[i] && s->storages[i].nbytes) {
 			add_live(t, i);
-	sort_live(r->live, r->nlive, s->storages, NEW(t->a->c->a, struct live_row, r->nlive + 1));
+			x[r->nlive++] = (struct size){s->storages[i].nbytes, i};
+		}
+	sort_sizes(x, r->nlive, NEW(t->own, struct size, r->nlive));
+	r->live = NEW(t->a->c->a, struct live_row, r->nlive + 1);
+	for (uint32_t i = 0; i < r->nlive; i++)
+		r->live[i] = describe(t, x[i].storage);
 	r->peak_node = last->node;
 	r->peak_op = str_of(last->op ? last->op : "");
 	r->peak_modality = modality_of(t, last);
@@ -314,7 +321,7 @@ static void
 name_modalities(struct attribution *t)
 {
 	struct report *r = t->r;
-	uint8_t *seen = NEW(t->a->c->a, uint8_t, r->nmodule);      /* bit per modality */
+	uint8_t *seen = NEW(t->own, uint8_t, r->nmodule);      /* bit per modality */
 
 	for (uint32_t v = 1; v < t->g->nval; v++)
 		if (t->g->vals[v].kind == VAL_PARAM)
@@ -336,15 +343,18 @@ name_modalities(struct attribution *t)
 bool
 pass_attribute(struct analysis *a)
 {
-	struct attribution t = {.a = a, .r = a->report, .g = a->g};
+	struct attribution t = {.a = a, .r = a->report, .g = a->g, .own = arena_part(a->c->a)};
 
+	t.of_val = NEW(t.own, uint32_t, a->g->nval);
+	t.of_scope = NEW(t.own, uint32_t, a->g->nscope);
 	make_modules(&t);
 	count_params(&t);
 	name_modalities(&t);
-	if (!a->sched)
-		return true;
-	attribute_peak(&t);
-	attribute_saved(&t);
-	sum_plainly(&t);
+	if (a->sched) {
+		attribute_peak(&t);
+		attribute_saved(&t);
+		sum_plainly(&t);
+	}
+	arena_cancel(a->c->a, t.own);
 	return true;
 }

@@ -34,7 +34,7 @@ find_heads(const struct allocator *a, struct arena *arena, uint32_t *count)
 static uint32_t *
 find_owners(struct analysis *x, const struct replay *r, const uint32_t *block)
 {
-	uint32_t *owner = NEW(x->c->a, uint32_t, r->a->nblock);
+	uint32_t *owner = NEW(r->a->a, uint32_t, r->a->nblock);
 
 	for (uint32_t i = 0; i < x->sched->nstorage; i++)
 		if (block[i])
@@ -76,7 +76,7 @@ record_blocks(void *user, const struct replay *r, const uint32_t *block)
 	struct analysis *x = user;
 	struct memory_row *m = &x->report->memory;
 	uint32_t n, *owner = find_owners(x, r, block);
-	struct head *h = find_heads(r->a, x->c->a, &n);
+	struct head *h = find_heads(r->a, r->a->a, &n);
 
 	m->segments = NEW(x->c->a, struct segment_row, n + 1);
 	m->blocks = NEW(x->c->a, struct block_row, r->a->nblock);
@@ -98,12 +98,12 @@ record_place(struct replay *r, struct place_row *p, uint32_t block, uint32_t eve
 }
 
 void
-record_segments(struct replay *r)
+record_segments(struct replay *r, struct arena *a)
 {
 	struct memory_row *m = r->places;
 
 	m->nsegment_ever = r->a->nsegment + 1;
-	m->segment_bytes = NEW(r->a->a, uint64_t, m->nsegment_ever);
+	m->segment_bytes = NEW(a, uint64_t, m->nsegment_ever);
 	for (uint32_t b = 1; b < r->a->nblock; b++)
 		if ((r->a->blocks[b].state == BLOCK_USED || r->a->blocks[b].state == BLOCK_FREE) && r->a->blocks[b].segment < m->nsegment_ever)
 			m->segment_bytes[r->a->blocks[b].segment] += r->a->blocks[b].size;

@@ -10,9 +10,12 @@
 struct grouping {
 	struct analysis *a;
 	struct report *r;
-	struct strtab *names, *keys;
-	uint32_t *canon;           /* per module row: its name, an id in names */
-	uint32_t *row;             /* per id in names: row in modules_alike + 1 */
+	struct arena *own;         /* of what is gone with the pass */
+	struct strtab *words;      /* parts of names, classes, kernels */
+	struct strtab *tuples;     /* what is alike, as bytes */
+	uint32_t *canon;           /* per module row: its name, an index of name; 0 = the root's */
+	struct str *name;
+	uint32_t *row;             /* per name: row in modules_alike + 1 */
 	uint32_t cap;
 };
 
@@ -26,39 +29,61 @@ is_number(struct str s)
 	return s.n && str_int(s, &n);
 }
 
+/* The number of a tuple without padding: equal ones have the same. */
+#define TUPLE(t, x) strtab_id((t)->tuples, (struct str){(const char *)&(x), (uint32_t)sizeof(x)})
+
+struct sibling {
+	uint32_t parent, cls;
+};
+
 static uint32_t
 sibling_key(struct grouping *t, uint32_t i)
 {
 	const struct module_row *m = &t->r->modules[i];
+	struct sibling x = {m->parent, strtab_id(t->words, m->cls)};
 
-	return strtab_id(t->keys, str_fmt(t->a->c->a, "%u %.*s", (unsigned)m->parent, SFMT(m->cls)));
+	return TUPLE(t, x);
 }
 
 /* Per sibling key, how many modules with a number for a name. */
 static uint32_t *
-count_numbered(struct grouping *t)
+count_numbered(struct grouping *t, uint32_t *key)
 {
-	uint32_t *count = NEW(t->a->c->a, uint32_t, t->r->nmodule + 1);
+	uint32_t *count = NEW(t->own, uint32_t, t->r->nmodule + 1);
 
+	t->tuples = strtab_new(t->own);
 	for (uint32_t i = 1; i < t->r->nmodule; i++)
 		if (is_number(path_last(t->r->modules[i].path)))
-			count[sibling_key(t, i)]++;
+			count[key[i] = sibling_key(t, i)]++;
 	return count;
 }
+
+struct part {
+	uint32_t up, word;         /* the name of the module around it, and its own last part */
+};
 
 static void
 name_modules(struct grouping *t)
 {
-	const uint32_t *count = count_numbered(t);
+	uint32_t *key = NEW(t->own, uint32_t, t->r->nmodule);
+	const uint32_t *count = count_numbered(t, key);
+	struct arena *a = t->a->c->a;
 
-	t->canon = NEW(t->a->c->a, uint32_t, t->r->nmodule);
-	t->r->module_like = NEW(t->a->c->a, struct str, t->r->nmodule);
+	t->tuples = strtab_new(t->own);
+	t->canon = NEW(t->own, uint32_t, t->r->nmodule);
+	t->name = NEW(t->own, struct str, t->r->nmodule + 1);
+	t->r->module_like = NEW(a, struct str, t->r->nmodule);
+	t->name[0] = S("");
 	for (uint32_t i = 1; i < t->r->nmodule; i++) {
-		struct str part = path_last(t->r->modules[i].path), up = strtab_str(t->names, t->canon[t->r->modules[i].parent]);
-		bool many = is_number(part) && count[sibling_key(t, i)] > 1;
+		struct str part = key[i] && count[key[i]] > 1 ? S("*") : path_last(t->r->modules[i].path);
+		struct part x = {t->canon[t->r->modules[i].parent], strtab_id(t->words, part)};
+		struct str up = t->name[x.up];
+		uint32_t id = TUPLE(t, x);
 
-		t->canon[i] = strtab_id(t->names, str_fmt(t->a->c->a, "%.*s%s%.*s", SFMT(up), up.n ? "." : "", SFMT(many ? S("*") : part)));
-		t->r->module_like[i] = strtab_str(t->names, t->canon[i]);
+		if (!t->name[id].p)
+			t->name[id] = str_fmt(a, "%.*s%s%.*s", SFMT(up), up.n ? "." : "", SFMT(part));
+		t->canon[i] = id;
+		t->r->module_like[i] = t->name[id];
 	}
 }
 
@@ -69,7 +94,7 @@ row_of(struct grouping *t, uint32_t name)
 {
 	if (!t->row[name]) {
 		ROOM(t->a->c->a, t->r->modules_alike, t->r->nmodules_alike, t->cap, 1);
-		t->r->modules_alike[t->r->nmodules_alike++] = (struct alike_row){.name = strtab_str(t->names, name)};
+		t->r->modules_alike[t->r->nmodules_alike++] = (struct alike_row){.name = t->name[name]};
 		t->row[name] = t->r->nmodules_alike;
 	}
 	return &t->r->modules_alike[t->row[name] - 1];
@@ -79,7 +104,7 @@ row_of(struct grouping *t, uint32_t name)
 static void
 drop_shells(struct grouping *t)
 {
-	uint64_t *only = NEW(t->a->c->a, uint64_t, t->r->nmodules_alike);
+	uint64_t *only = NEW(t->own, uint64_t, t->r->nmodules_alike);
 	uint32_t kept = 0;
 
 	for (uint32_t i = 1; i < t->r->nmodule; i++) {
@@ -98,7 +123,7 @@ drop_shells(struct grouping *t)
 static void
 group_modules(struct grouping *t)
 {
-	t->row = NEW(t->a->c->a, uint32_t, t->r->nmodule + 1);
+	t->row = NEW(t->own, uint32_t, t->r->nmodule + 1);
 	for (uint32_t i = 1; i < t->r->nmodule; i++) {
 		const struct module_row *m = &t->r->modules[i];
 		struct alike_row *g = row_of(t, t->canon[i]);
@@ -114,50 +139,68 @@ group_modules(struct grouping *t)
 
 /* ---- storages ----------------------------------------------------------------------------------------------------- */
 
+enum naming { BY_PARAM, BY_ITSELF, BY_OPERATOR };
+
+static enum naming
+naming_of(const struct grouping *t, const struct storage *s)
+{
+	if (s->val && t->a->g->vals[s->val].kind != VAL_INPUT)
+		return BY_PARAM;
+	return !s->node || s->val ? BY_ITSELF : BY_OPERATOR;
+}
+
+/* What it is called within its module. */
 static struct str
-storage_name(const struct grouping *t, const struct live_row *row, struct str module)
+own_name(const struct grouping *t, const struct live_row *row, enum naming naming)
 {
 	const struct storage *s = &t->a->sched->storages[row->storage];
 	const struct node *n = &t->a->g->nodes[s->node];
-	struct arena *a = t->a->c->a;
-	const char *dot = module.n ? "." : "";
 
-	if (s->val && t->a->g->vals[s->val].kind != VAL_INPUT)
-		return str_fmt(a, "%.*s%s%.*s", SFMT(module), dot, SFMT(path_last(row->name)));
-	if (!s->node || s->val)
-		return row->name;
-	return str_fmt(a, "%.*s%s%s", SFMT(module), module.n ? ": " : "", n->op ? op_info(n->op)->name : s->op);
+	if (naming == BY_OPERATOR)
+		return str_of(n->op ? op_info(n->op)->name : s->op);
+	return naming == BY_PARAM ? path_last(row->name) : row->name;
 }
 
-/* Geometries are interned: the same address is the same shape, strides and dtype. */
-static uint32_t
-alike_key(struct grouping *t, const struct live_row *row, struct str name)
+static struct str
+storage_name(const struct grouping *t, struct str own, struct str module, enum naming naming)
 {
-	const struct storage *s = &t->a->sched->storages[row->storage];
-
-	return strtab_id(t->keys, str_fmt(t->a->c->a, "%.*s\t%s\t%p\t%llu", SFMT(name), row->factor, (const void *)s->geom, (unsigned long long)s->nbytes));
+	if (naming == BY_ITSELF)
+		return own;
+	return str_fmt(t->a->c->a, "%.*s%s%.*s", SFMT(module), !module.n ? "" : naming == BY_PARAM ? "." : ": ", SFMT(own));
 }
+
+struct alike {
+	uint32_t module, own;
+	const char *factor;        /* one string for each factor */
+	const struct geom *geom;   /* interned: the same address is the same shape, strides and dtype */
+	uint64_t nbytes, naming;
+};
 
 static void
 group_storages(struct grouping *t)
 {
 	struct report *r = t->r;
-	uint32_t *at = NEW(t->a->c->a, uint32_t, r->nlive + 1);
+	uint32_t *at = NEW(t->own, uint32_t, r->nlive + 1), cap = 0;
 
-	t->keys = strtab_new(t->a->c->a);
-	r->live_alike = NEW(t->a->c->a, struct alike_row, r->nlive + 1);
+	t->tuples = strtab_new(t->own);
+	ROOM(t->a->c->a, r->live_alike, 0, cap, 1);
 	for (uint32_t i = 0; i < r->nlive; i++) {
-		struct str name = storage_name(t, &r->live[i], strtab_str(t->names, t->canon[r->live[i].module_row]));
-		uint32_t key = alike_key(t, &r->live[i], name);
+		const struct live_row *row = &r->live[i];
+		const struct storage *s = &t->a->sched->storages[row->storage];
+		enum naming naming = naming_of(t, s);
+		struct str own = own_name(t, row, naming);
+		struct alike x = {naming == BY_ITSELF ? 0 : t->canon[row->module_row], strtab_id(t->words, own), row->factor, s->geom, s->nbytes, naming};
+		uint32_t key = TUPLE(t, x);
 		struct alike_row *g;
 
 		if (!at[key]) {
-			r->live_alike[r->nlive_alike++] = (struct alike_row){.name = name, .factor = r->live[i].factor, .storage = r->live[i].storage};
+			ROOM(t->a->c->a, r->live_alike, r->nlive_alike, cap, 1);
+			r->live_alike[r->nlive_alike++] = (struct alike_row){.name = storage_name(t, own, t->name[x.module], naming), .factor = row->factor, .storage = row->storage};
 			at[key] = r->nlive_alike;
 		}
 		g = &r->live_alike[at[key] - 1];
 		g->count++;
-		g->bytes += t->a->sched->storages[r->live[i].storage].nbytes;
+		g->bytes += s->nbytes;
 	}
 }
 
@@ -172,6 +215,8 @@ sort_rows(struct alike_row *rows, uint32_t n, struct alike_row *tmp)
 		return;
 	sort_rows(rows, half, tmp);
 	sort_rows(rows + half, n - half, tmp);
+	if (rows[half - 1].bytes >= rows[half].bytes)
+		return;
 	while (i < half || k < n) {
 		bool left = k == n || (i < half && rows[i].bytes >= rows[k].bytes);
 
@@ -183,12 +228,14 @@ sort_rows(struct alike_row *rows, uint32_t n, struct alike_row *tmp)
 bool
 pass_group(struct analysis *a)
 {
-	struct grouping t = {.a = a, .r = a->report, .names = strtab_new(a->c->a), .keys = strtab_new(a->c->a)};
+	struct grouping t = {.a = a, .r = a->report, .own = arena_part(a->c->a)};
 
+	t.words = strtab_new(t.own);
 	name_modules(&t);
 	group_modules(&t);
 	group_storages(&t);
-	sort_rows(t.r->modules_alike, t.r->nmodules_alike, NEW(a->c->a, struct alike_row, t.r->nmodules_alike + 1));
-	sort_rows(t.r->live_alike, t.r->nlive_alike, NEW(a->c->a, struct alike_row, t.r->nlive_alike + 1));
+	sort_rows(t.r->modules_alike, t.r->nmodules_alike, NEW(t.own, struct alike_row, t.r->nmodules_alike + 1));
+	sort_rows(t.r->live_alike, t.r->nlive_alike, NEW(t.own, struct alike_row, t.r->nlive_alike + 1));
+	arena_cancel(a->c->a, t.own);
 	return true;
 }

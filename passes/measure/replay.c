@@ -210,19 +210,21 @@ pass_replay(struct analysis *a)
 {
 	struct memory_row *m = &a->report->memory;
 	struct replay_conf conf;
+	struct arena *own;         /* of what is gone with the pass */
 	struct replay x;
 
 	if (!replay_configure(a, &conf))
 		return false;
 	conf.alloc.limit = m->limit = a->machine.limit_low;
-	replay_start(&x, a->c->a, &conf);
+	own = arena_part(a->c->a);
+	replay_start(&x, own, &conf);
 	if (!a->brief) {
 		m->places = NEW(a->c->a, struct place_row, a->sched->nstorage + 1u);
 		x.places = m;
 	}
 	replay_schedule(&x, a->sched, a->report->steps[a->report->peak_step].event, record_blocks, a);
 	if (x.places)
-		record_segments(&x);
+		record_segments(&x, a->c->a);
 	fill_steps(a->report, &x);
 	m->allocated = larger(a->report->steps[1].allocated, a->report->steps[2].allocated);
 	m->reserved = larger(a->report->steps[1].reserved, a->report->steps[2].reserved);
@@ -231,5 +233,6 @@ pass_replay(struct analysis *a)
 	m->flushes = x.a->flushes;
 	m->short_of = x.short_of;
 	m->short_event = x.short_event;
+	arena_cancel(a->c->a, own);
 	return true;
 }

@@ -48,7 +48,7 @@ void replay_schedule(struct replay *, const struct schedule *, uint32_t event, v
 
 /* blockmap.c: segments and blocks at an instant, for the report; user is the analysis */
 void record_place(struct replay *, struct place_row *, uint32_t block, uint32_t event);
-void record_segments(struct replay *);             /* at the end */
+void record_segments(struct replay *, struct arena *);     /* at the end */
 void record_blocks(void *user, const struct replay *, const uint32_t *block);
 
 #endif

@@ -109,19 +109,19 @@ bool
 eager_rms_norm_decomposed(struct raiser *r)
 {
 	uint32_t x = r->m.var[0], w = r->m.var[3], sum = matched(r, OP_ONNX_ADD), n;
-	const struct val *axes = &r->g->vals[r->m.var[1]];
+	uint32_t naxes = r->g->vals[r->m.var[1]].ndata;
 	int64_t dim[MAX_RANK];
 	unsigned rank;
 	double eps = 0;
 
-	if (!sum || !rms_norm_was_decomposed(r->g, sum) || !eager_size(r, x, dim, &rank) || !axes->ndata || axes->ndata > rank)
+	if (!sum || !rms_norm_was_decomposed(r->g, sum) || !eager_size(r, x, dim, &rank) || !naxes || naxes > rank)
 		return false;
-	if (w && (r->g->vals[w].kind == VAL_NODE || r->g->vals[w].rank != axes->ndata))
+	if (w && (r->g->vals[w].kind == VAL_NODE || r->g->vals[w].rank != naxes))
 		return false;
 	scalar_of(r->g, r->m.var[2], &eps);
 	n = eager_node(r, OP_RMS_NORM, 1);
 	eager_tensor(r, n, "input", x);
-	eager_ints(r, n, "normalized_shape", dim + rank - axes->ndata, axes->ndata);
+	eager_ints(r, n, "normalized_shape", dim + rank - naxes, naxes);
 	eager_tensor(r, n, "weight", w);
 	eager_arg(r, n, "eps", arg_float(eps));
 	eager_results(r, n);

@@ -54,8 +54,8 @@ stored_ints(struct shaper *s, const struct sint *x, uint32_t n)
 	struct sint count = SINT(n);
 
 	g->vals[v].dtype = DT_INT64;
-	val_shape(g, v, 1, &count);
 	val_ints(g, v, x, n);
+	val_shape(g, v, 1, &count);
 	return v;
 }
 
