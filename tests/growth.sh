@@ -1,6 +1,6 @@
 #!/bin/sh
 # growth.sh MEMCREST GENERATE: processor time and memory from 10^3 to 10^6 nodes, the best of three runs; fails if ten times the nodes take more than
-# twelve times as long (below 10^4 the start of the process counts more than the graph).
+# twelve times as long (below 10^4 the start of the process counts more than the graph), or a node at 10^6 a fifth longer than at 10^3.
 memcrest=$1
 generate=$2
 tmp=$(mktemp -d)
@@ -22,6 +22,11 @@ for kind in chain wide aliases params inputs; do
 			bad=1
 		fi
 		before=$ms
+		[ "$n" -ne 1000 ] || first=$ms
 	done
+	if awk -v a="$first" -v b="$before" 'BEGIN { exit !(b > 1200 * a) }'; then
+		echo "$kind: a node of a million takes more than 1.2 times as long as one of a thousand"
+		bad=1
+	fi
 done
 exit $bad

@@ -14,8 +14,10 @@
 struct task {                      /* one run of the engine; reentrant checkpoints nest them */
 	struct sim *s;
 	uint32_t run;
-	uint32_t *heap;         uint32_t nheap, heap_cap;
-	uint64_t *ticks;        uint32_t tick_cap;
+	struct ready {
+		uint64_t seq, tick;        /* of the node; when it became ready */
+		uint32_t fn;
+	} *heap;                uint32_t nheap, heap_cap;
 	uint32_t *seen;         uint32_t nseen, seen_cap;
 	struct kept {
 		uint32_t fn, run, deps;
@@ -26,55 +28,39 @@ struct task {                      /* one run of the engine; reentrant checkpoin
 /* ---- ready queue -------------------------------------------------------------------------------------- */
 
 static bool
-before(const struct task *t, uint32_t i, uint32_t k)
+before(struct ready a, struct ready b)
 {
-	uint64_t a = t->s->fns[t->heap[i]].seq, b = t->s->fns[t->heap[k]].seq;
-
-	return a != b ? a > b : t->ticks[i] < t->ticks[k];
-}
-
-static void
-swap(struct task *t, uint32_t i, uint32_t k)
-{
-	uint32_t fn = t->heap[i];
-	uint64_t tick = t->ticks[i];
-
-	t->heap[i] = t->heap[k];
-	t->ticks[i] = t->ticks[k];
-	t->heap[k] = fn;
-	t->ticks[k] = tick;
+	return a.seq != b.seq ? a.seq > b.seq : a.tick < b.tick;
 }
 
 static void
 push(struct task *t, uint32_t fn)
 {
+	struct ready x = {t->s->fns[fn].seq, t->s->tick++, fn};
 	uint32_t i = t->nheap++;
 
 	ROOM(t->s->own, t->heap, i, t->heap_cap, 1);
-	ROOM(t->s->own, t->ticks, i, t->tick_cap, 1);
-	t->heap[i] = fn;
-	t->ticks[i] = t->s->tick++;
-	for (; i > 0 && before(t, i, (i - 1) / 2); i = (i - 1) / 2)
-		swap(t, i, (i - 1) / 2);
+	for (; i > 0 && before(x, t->heap[(i - 1) / 2]); i = (i - 1) / 2)
+		t->heap[i] = t->heap[(i - 1) / 2];
+	t->heap[i] = x;
 }
 
 static uint32_t
 pop(struct task *t)
 {
-	uint32_t fn = t->heap[0], i = 0;
+	struct ready last = t->heap[--t->nheap];
+	uint32_t fn = t->heap[0].fn, i = 0;
 
-	swap(t, 0, --t->nheap);
-	for (;;) {
-		uint32_t best = i, l = 2 * i + 1;
-
-		for (uint32_t k = l; k < l + 2 && k < t->nheap; k++)
-			if (before(t, k, best))
-				best = k;
-		if (best == i)
-			return fn;
-		swap(t, i, best);
-		i = best;
+	for (uint32_t k = 1; k < t->nheap; k = 2 * i + 1) {
+		if (k + 1 < t->nheap && before(t->heap[k + 1], t->heap[k]))
+			k++;
+		if (!before(t->heap[k], last))
+			break;
+		t->heap[i] = t->heap[k];
+		i = k;
 	}
+	t->heap[i] = last;
+	return fn;
 }
 
 /* ---- dependencies --------------------------------------------------------------------------------------- */
