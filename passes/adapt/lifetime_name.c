@@ -186,7 +186,8 @@ append(struct lifetimes *l, struct frame_state *f, const struct statement *s, co
 		grows |= !b->joined || last_use[b->vals[i]] > s->last;
 	old = grows ? b->n : 0;
 	all = NEW(l->a->c->a, uint32_t, old + n + 1);
-	memcpy(all, b->vals, old * sizeof *all);
+	if (old)
+		memcpy(all, b->vals, old * sizeof *all);
 	memcpy(all + old, vals, n * sizeof *all);
 	rebind(l, f, name, all, old + n, grows ? 0 : b->joined);
 }
