@@ -74,8 +74,9 @@ pass_functions(struct analysis *a)
 	}
 	if (found)
 		assume(a, "%u calls of a custom autograd.Function keep their inputs and compute again in backward; their own backward is not in the file", (unsigned)found);
+	a->lower_bound |= turns > 0;
 	if (turns)
-		assume(a, "%u turns of torch's map keep their inputs and compute again in backward, where the gradients of what they share are stacked", (unsigned)turns);
+		assume(a, "%u turns of torch's map keep their inputs and compute again in backward, where the gradients of what they share are stacked: a lower bound", (unsigned)turns);
 	p->blocks = list;
 	p->nblock = n;
 	return true;

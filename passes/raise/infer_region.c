@@ -237,8 +237,10 @@ note_turns(struct infer *f, const struct open_region *r, const struct node *end)
 {
 	struct str target = graph_str(f->g, end->target);
 
-	if (!r->by_data && (str_ends(target, S(".scan")) || str_ends(target, S(".while_loop"))))
-		assume(f->a, "%.*s: its %lld turns are counted as if they were written out, without the places and copies with which torch's own keeps their results", SFMT(target), (long long)r->turn);
+	if (r->by_data || (!str_ends(target, S(".scan")) && !str_ends(target, S(".while_loop"))))
+		return;
+	f->a->lower_bound = true;
+	assume(f->a, "%.*s: its %lld turns are counted as if they were written out: a lower bound, without the places and copies with which torch's own keeps their results", SFMT(target), (long long)r->turn);
 }
 
 static bool
