@@ -539,6 +539,21 @@ is_own_operator(struct str target)
 	return false;
 }
 
+/* Apart, not on the stack, and counted twice: regions nest, and 64 KiB are enough for as deep as they may. */
+static bool __attribute__((noinline))
+read_elements(struct loader *l, const json_t *node, struct str target, const json_t *graph, bool *ok)
+{
+	struct turns *t = NEW(l->c->a, struct turns, 1);
+
+	*t = (struct turns){.l = l, .node = node, .rerun = str_ends(target, S(".map_impl"))};
+	if (!start_turns(t, graph, ok))
+		return false;
+	l->depth++;
+	*ok = *ok && read_turns(t, graph);
+	l->depth--;
+	return true;
+}
+
 /* false: the node is no such operator, or an unknown one; else *ok says whether it could be read. */
 bool
 export_region(struct loader *l, const json_t *node, struct str target, bool *ok)
@@ -552,13 +567,9 @@ export_region(struct loader *l, const json_t *node, struct str target, bool *ok)
 		*ok = read_while(l, node, r);
 	else if (n == 1 && !is_own_operator(target))
 		*ok = inline_region(l, node, target, &r[0]);
-	else if (n == 1 && (str_ends(target, S(".map_impl")) || str_ends(target, S(".scan")))) {
-		struct turns t = {.l = l, .node = node, .rerun = str_ends(target, S(".map_impl"))};
-
-		if (!start_turns(&t, r[0].graph, ok))
-			return false;
-		*ok = *ok && read_turns(&t, r[0].graph);
-	} else
+	else if (n == 1 && (str_ends(target, S(".map_impl")) || str_ends(target, S(".scan"))))
+		return read_elements(l, node, target, r[0].graph, ok);
+	else
 		return false;
 	return true;
 }
