@@ -144,6 +144,12 @@ static const struct file files[] = {
 	{"models/dit_tiny.onnx", "", {0}, MC_OK},
 	{"models/roberta_tiny.train.onnx", SIZES, {0}, MC_OK},
 	{"models/parts_and_lists.onnx", "", {0}, MC_OK},
+	/* the older exporter: conversions that did nothing are in the file, and what each was for is told by norms and losses where no node has a name */
+	{"models/torch1_lm14.onnx", SIZES, {0}, MC_OK},
+	{"models/torch1_noparam.onnx", "", {0}, MC_OK},
+	{"models/blip_tiny.legacy.onnx", "", {0}, MC_OK},
+	{"models/codegen_tiny.legacy.onnx", "", {0}, MC_OK},
+	{"models/stablelm_tiny.legacy.onnx", "", {0}, MC_OK},
 	{"twins/heads.onnx", "", {0}, MC_OK},
 	/*
 	 * ReduceMax over height and width is amax as well as AdaptiveMaxPool2d(1). The peak moves into amax's backward, which has a comparison, a count and

@@ -63,6 +63,33 @@ casts_for_loss(const struct casts *k, uint32_t n)
 	return false;
 }
 
+/* ---- norms -------------------------------------------------------------------------------------------------------- */
+
+static bool
+averages(const struct casts *k, uint32_t v)
+{
+	for (uint32_t i = k->first[v]; i < k->first[v + 1]; i++)
+		if (k->g->nodes[k->reader[i]].op == OP_MEAN)
+			return true;
+	return false;
+}
+
+/* Where no calls are known: is what node n converts squared and averaged next, as a norm begins? */
+bool
+casts_begins_norm(const struct casts *k, uint32_t n)
+{
+	const struct graph *g = k->g;
+	uint32_t y = node_outs(g, n)[0];
+
+	for (uint32_t i = k->first[y]; !g->has_scopes && i < k->first[y + 1]; i++) {
+		uint32_t m = k->reader[i];
+
+		if ((g->nodes[m].op == OP_POW || g->nodes[m].op == OP_SQUARE) && g->nodes[m].nout && averages(k, node_outs(g, m)[0]))
+			return true;
+	}
+	return false;
+}
+
 /* ---- elementwise operators ------------------------------------------------------------------------------------------ */
 
 static bool

@@ -13,7 +13,8 @@
  *       of that call, or is a floating-point input; otherwise "up"
  *
  * A no-op conversion returns its operand, and the exporter names every later use after it, even outside the module: h.to(float32)
- * in a norm renames the residual stream. A use outside the call of such a conversion means the operand, and so does type_as(h). But what the
+ * in a norm renames the residual stream. A use outside the call of such a conversion means the operand, and so does type_as(h); where no calls are known,
+ * what is squared and averaged next is converted up, and a sum means the operand. But what the
  * call itself made, converted and never read again is its result: "return out.to(x.dtype)", which is "back".
  */
 #include "casts.h"
@@ -282,7 +283,7 @@ convert(struct casts *k, uint32_t n, uint32_t src)
 		casts_back(k, n, src);
 	else if (!low && !on_device && is_table(k, x) == TABLE)
 		casts_back(k, n, 0);
-	else if (!low && same && casts_for_loss(k, n))
+	else if (!low && same && (casts_for_loss(k, n) || casts_begins_norm(k, n)))
 		up = true;
 	else if (!low && same && (is_returned(k, n, x, y) || casts_meets_low(k, n)))
 		casts_back(k, n, 0);
@@ -411,7 +412,7 @@ restore_names(struct casts *k)
 
 	for (uint32_t n = 1; n < g->nnode; n++)
 		for (struct operands it = operands_of(g, n); operand_next(&it);)
-			while (k->renamed[*it.slot] && (g->nodes[n].op == OP_TYPE_AS || !casts_within_call(k, n, g->vals[*it.slot].node)))
+			while (k->renamed[*it.slot] && (g->nodes[n].op == OP_TYPE_AS || (!g->has_scopes && g->nodes[n].op == OP_ADD) || !casts_within_call(k, n, g->vals[*it.slot].node)))
 				*it.slot = k->renamed[*it.slot];
 	for (uint32_t i = 0; i < g->noutput; i++)
 		if (k->renamed[g->outputs[i]])
