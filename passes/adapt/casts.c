@@ -405,6 +405,17 @@ convert_constants(struct casts *k)
 		assume(k->a, "constants that the exporter computed are in the parameters' dtype, but for those of which sines and cosines are made (%u)", count);
 }
 
+/* Does node n mean what a conversion was given? */
+static bool
+means_operand(const struct casts *k, uint32_t n, uint32_t y)
+{
+	const struct graph *g = k->g;
+
+	if (g->nodes[n].op == OP_TYPE_AS || !casts_within_call(k, n, g->vals[y].node))
+		return true;
+	return !g->has_scopes && g->nodes[n].op == OP_ADD && g->vals[k->renamed[y]].kind != VAL_PARAM;
+}
+
 static void
 restore_names(struct casts *k)
 {
@@ -412,7 +423,7 @@ restore_names(struct casts *k)
 
 	for (uint32_t n = 1; n < g->nnode; n++)
 		for (struct operands it = operands_of(g, n); operand_next(&it);)
-			while (k->renamed[*it.slot] && (g->nodes[n].op == OP_TYPE_AS || (!g->has_scopes && g->nodes[n].op == OP_ADD) || !casts_within_call(k, n, g->vals[*it.slot].node)))
+			while (k->renamed[*it.slot] && means_operand(k, n, *it.slot))
 				*it.slot = k->renamed[*it.slot];
 	for (uint32_t i = 0; i < g->noutput; i++)
 		if (k->renamed[g->outputs[i]])
