@@ -277,7 +277,7 @@ find_computed(const struct graph *g, bool *computed, bool *score)
 			computed[node_outs(g, n)[i]] = dtype_is_float(g->vals[node_outs(g, n)[i]].dtype);
 	}
 	for (uint32_t n = g->nnode; n-- > 1;)
-		if (g->nodes[n].op == OP_ONNX_SOFTMAX || (is_elementwise(g->nodes[n].op) && score[node_outs(g, n)[0]]))
+		if (g->nodes[n].op == OP_ONNX_SOFTMAX || (is_elementwise(g->nodes[n].op) && g->nodes[n].nout && score[node_outs(g, n)[0]]))
 			for (struct operands it = operands_of(g, n); operand_next(&it);)
 				score[it.val] = true;
 }
