@@ -1,7 +1,9 @@
 /*
  * What the parts of the ONNX frontend share: onnx_wire.c makes the slim copy, onnx.c reads the model, onnx_value.c its values and small
  * constants, onnx_node.c its nodes, onnx_scope.c where a node stands, onnx_call.c functions and branches, onnx_param.c which stored tensors are
- * parameters and what they are called, onnx_folded.c which constants were computed from one, onnx_tied.c which of them are one, onnx_lossy.c what the exporter dropped. formats.md section 4 has the format.
+ * parameters and what they are called, onnx_folded.c which constants were computed from one, onnx_decay.c those that decay the states of state-space
+ * models, onnx_tied.c which of them are one, onnx_alike.c how large those are that nothing reads, onnx_lossy.c what the exporter dropped. formats.md
+ * section 4 has the format.
  */
 #ifndef MC_ONNX_H
 #define MC_ONNX_H

@@ -341,6 +341,7 @@ take_whole(struct onnx *l, uint32_t v)
 	x->full = x->name;
 	x->data = DATA_NONE;
 	x->flags = VF_TRAINABLE;
+	graph_note(l->g, "vectors without a name of the model's that what it computes is added to or multiplied with are parameters (the file does not list them)");
 }
 
 /*

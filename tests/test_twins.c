@@ -41,6 +41,7 @@ static const struct twin {
 	{"layers_old.legacy.onnx", "layers_old", 8},       /* with weight_norm */
 	{"standardised.onnx", "standardised", 4},            /* a convolution whose weight the optimiser has standardised; under autocast it lives a little longer */
 	{"folded.onnx", "folded", 4},                      /* a norm whose weight is 1 + w, decays by exp, a number for each channel: folded into constants; one release is earlier */
+	{"scores.onnx", "scores", 28},                      /* scores that are divided and capped, a mask that was folded: the cap's product is the model's own */
 	{"tables.onnx", "tables", 64},                     /* parameters folded into constants: views, rows of tables, a bias for each head; positions are not made anew */
 	{"bias.onnx", "bias", 28},                         /* T5's attention: position biases under masks that were folded, one all true, one causal; norms called LayerNorm; positions are not made anew */
 	{"scatter.onnx", "scatter", 28},                   /* index_add, which is a ScatterND; under autocast the zeros that it adds to are of another dtype */

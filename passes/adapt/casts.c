@@ -14,8 +14,8 @@
  *
  * A no-op conversion returns its operand, and the exporter names every later use after it, even outside the module: h.to(float32)
  * in a norm renames the residual stream. A use outside the call of such a conversion means the operand, and so does type_as(h); where no calls are known,
- * what is squared and averaged next is converted up, and a sum means the operand. But what the
- * call itself made, converted and never read again is its result: "return out.to(x.dtype)", which is "back".
+ * what is squared and averaged next is converted up, and a sum means the operand. But what the call itself made, converted and never read again is its
+ * result: "return out.to(x.dtype)", which is "back".
  */
 #include "casts.h"
 

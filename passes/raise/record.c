@@ -1,7 +1,8 @@
 /*
  * record: operators that the exporter's record of its program names twice and the file has once, because both did the same. Every node of such a file
  * carries the operator of the program that it is part of, with the names of its operands; where the file has no operand of that name but one of the
- * same operator, the operator runs again, in the module that reads it: PyTorch runs both. detach is named in records alone.
+ * same operator, the operator runs again, in the module that reads it: PyTorch runs both. detach is named in records alone. Of files without records
+ * one such pair is known by what it computes: the mean that a norm takes away.
  */
 #include "motif.h"
 

@@ -4,7 +4,7 @@
  *
  *     x * rsqrt(mean(x^2) + eps)            x is converted, the result converted back before the weight; behind it if the weight is 1 + w, or if the line
  *                                           says so; a line that converts inside of the mean converts there alone, and so does a class
- *                                           called LayerNorm
+ *                                           called LayerNorm or, where no classes are known, the norm beside attention that nobody scales (T5)
  *     norm(x * silu(gate)) in one module    both are converted when the module begins
  *     (x - mean(x)) * rsqrt(..) * w         x and w are converted, the result converted back
  *     sines of positions, masks, biases: what no parameter and no input has a part in         converted where it meets what the model computes
