@@ -14,10 +14,10 @@ WARN = -Wall -Wextra -Wshadow -Wconversion -Wmissing-prototypes -Wvla
 OPT_release = -O2 -DNDEBUG
 OPT_debug = -O0 -g
 # clang takes NULL + 0 for an error, which later C standards allow; gcc's check, in asan, sees the overflows that matter
-OPT_fuzz = -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize=pointer-overflow -fno-sanitize-recover=undefined -fno-omit-frame-pointer -DMC_ARENA_MALLOC
+OPT_fuzz = -O1 -g -fsanitize=fuzzer-no-link,address,undefined,float-cast-overflow -fno-sanitize=pointer-overflow -fno-sanitize-recover=undefined -fno-omit-frame-pointer -DMC_ARENA_MALLOC
 OPT_tsan = -O1 -g -fsanitize=thread
 OPT_cov = -O0 -g --coverage
-OPT_asan = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -DMC_ARENA_MALLOC
+OPT_asan = -O1 -g -fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=undefined -fno-omit-frame-pointer -DMC_ARENA_MALLOC
 OPT_tiny = $(OPT_asan) -DMC_TINY
 CFLAGS = $(OPT_$(VARIANT))
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden $(WARN) $(CFLAGS) -I$(B) -isystem /usr/include/libxml2

@@ -87,7 +87,7 @@ int_of(struct script *s, const struct thing *t)
 		return (struct sint){0, expr_val(s->g, t->val)};
 	if (!thing_is_number(t))
 		return (struct sint){0, EXPR_UNKNOWN};
-	return SINT(t->kind == THING_INT ? t->u.i : (int64_t)number_real(thing_number(t)));
+	return number_size(thing_number(t));
 }
 
 static struct arg

@@ -430,6 +430,7 @@ struct number number_int(int64_t);
 struct number number_float(double);
 struct number number_bool(bool);
 double number_real(struct number);
+struct sint number_size(struct number);                    /* toward zero; unknown if it is none of 64 bits */
 bool number_has(struct str what);                                 /* is there a function of that name? */
 unsigned number_operands(struct str what);
 bool number_math(struct str what, struct number a, struct number b, struct number *out);         /* false: not defined for these */

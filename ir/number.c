@@ -67,12 +67,6 @@ number_real(struct number n)
 	return n.kind == ARG_FLOAT ? n.u.f : n.kind == ARG_INT ? (double)n.u.i : n.u.b;
 }
 
-static int64_t
-whole(struct number n)
-{
-	return n.kind == ARG_INT ? n.u.i : n.u.b;
-}
-
 static bool
 to_whole(double f, struct number *out)
 {
@@ -80,6 +74,23 @@ to_whole(double f, struct number *out)
 		return false;
 	*out = number_int((int64_t)f);
 	return true;
+}
+
+/* Toward zero; unknown if there is no such whole number. */
+struct sint
+number_size(struct number n)
+{
+	struct number whole = n;
+
+	if (n.kind == ARG_FLOAT && !to_whole(n.u.f, &whole))
+		return (struct sint){0, EXPR_UNKNOWN};
+	return SINT(n.kind == ARG_BOOL ? n.u.b : whole.u.i);
+}
+
+static int64_t
+whole(struct number n)
+{
+	return n.kind == ARG_INT ? n.u.i : n.u.b;
 }
 
 static bool

@@ -33,6 +33,28 @@ results(void **state)
 	}
 }
 
+/* 2^63 and what is beyond it is no size; what is cast to one would be anything. */
+static void
+sizes_of_numbers(void **state)
+{
+	static const struct {
+		struct number n;
+		int64_t want;
+		bool known;
+	} table[] = {
+		{I(7), 7, true}, {I(INT64_MIN), INT64_MIN, true}, {B(true), 1, true}, {F(2.9), 2, true}, {F(-2.9), -2, true}, {F(9223372036854775808.0), 0, false}, {F(1e300), 0, false}, {F(-1e300), 0, false},
+		{F(NAN), 0, false},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+		struct sint n = number_size(table[i].n);
+
+		assert_int_equal(n.expr == 0, table[i].known);
+		assert_true(n.n == table[i].want);
+	}
+}
+
 static void
 no_result(void **state)
 {
@@ -55,7 +77,7 @@ no_result(void **state)
 int
 main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(results), cmocka_unit_test(no_result)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(results), cmocka_unit_test(no_result), cmocka_unit_test(sizes_of_numbers)};
 
 	return cmocka_run_group_tests_name("number", tests, NULL, NULL);
 }

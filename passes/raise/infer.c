@@ -93,14 +93,12 @@ static struct sint
 int_now(const struct infer *f, struct sint s)
 {
 	const struct expr *e = &f->g->exprs[s.expr];
-	struct number n;
 
 	if (!s.expr || e->op != EX_VAL)
 		return s;
 	if (e->a >= f->ncell || f->cell[e->a].kind != CELL_NUMBER)
 		return (struct sint){0, EXPR_UNKNOWN};
-	n = f->cell[e->a].u.number;
-	return n.kind == ARG_INT ? SINT(n.u.i) : SINT((int64_t)number_real(n));
+	return number_size(f->cell[e->a].u.number);
 }
 
 static struct cell
@@ -190,7 +188,7 @@ numbers_arg(struct infer *f, const struct cell *c)
 	for (uint32_t i = 0; i < c->n; i++) {
 		const struct cell *x = &c->u.list[i];
 
-		n[i] = x->kind == CELL_NUMBER ? SINT(x->u.number.kind == ARG_INT ? x->u.number.u.i : (int64_t)number_real(x->u.number)) : (struct sint){0, EXPR_UNKNOWN};
+		n[i] = x->kind == CELL_NUMBER ? number_size(x->u.number) : (struct sint){0, EXPR_UNKNOWN};
 	}
 	return (struct arg){.kind = ARG_INTS, .first = ints_add(f->g, n, c->n), .count = c->n};
 }

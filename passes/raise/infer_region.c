@@ -207,18 +207,19 @@ static bool
 begin_loop(struct infer *f, const struct node *x)
 {
 	struct cell count = infer_arg(f, args_of(f, x)), cond = infer_arg(f, args_of(f, x) + 1), *start = cells_from(f, x, 2);
-	bool go = true, data = false;
-	int64_t turns = INT64_MAX;
+	bool go = true, data;
+	struct sint turns = SINT(INT64_MAX);
 	struct open_region *r;
 	uint32_t loop = f->pc;
 
-	if (args_of(f, x)->kind != ARG_NONE) {
-		data = count.kind != CELL_NUMBER;
-		turns = data ? 1 : (int64_t)number_real(count.u.number);
-	}
+	if (args_of(f, x)->kind != ARG_NONE)
+		turns = count.kind == CELL_NUMBER ? number_size(count.u.number) : (struct sint){0, EXPR_UNKNOWN};
+	data = turns.expr != 0;
+	if (data)
+		turns.n = 1;
 	if (args_of(f, x)[1].kind != ARG_NONE && !known(&cond, &go))
 		data = go = true;
-	if (turns < 1 || !go) {
+	if (turns.n < 1 || !go) {
 		if (!skip_to(f, false))
 			return false;
 		for (uint32_t k = 0; k + 2 < x->narg; k++)
@@ -227,7 +228,7 @@ begin_loop(struct infer *f, const struct node *x)
 	}
 	r = open_region(f, true);
 	r->by_data = data;
-	r->count = turns;
+	r->count = turns.n;
 	begin_turn(f, r, start, x->narg > 2 ? x->narg - 2u : 0);
 	return data ? by_data(f, loop) : true;
 }
