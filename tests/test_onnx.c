@@ -244,12 +244,38 @@ relu_squared(void **state)
 	}
 }
 
+/* Whether an activation ran in place, only formats with such operators tell. */
+static void
+in_place_or_not(void **state)
+{
+	static const struct {
+		const char *file, *recipe;
+		bool said;
+	} table[] = {
+		{"fixtures/models/densenet_tiny.legacy.onnx", "{}", true},
+		{"fixtures/models/inplace_views.functional.pt2", "{}", false},
+		{"fixtures/models/llava_tiny.train.onnx", "{\"dims\": {\"batch\": 2, \"seq\": 64}}", false},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+		struct analysed a = test_analyse_file(table[i].file, table[i].recipe);
+		bool said = false;
+
+		for (uint32_t k = 0; k < a.r->r.nassumption; k++)
+			said |= strstr(a.r->r.assumptions[k].p, "in place") != NULL;
+		assert_int_equal(said, table[i].said);
+		release_analysis(a);
+	}
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(parameters_are_counted), cmocka_unit_test(names_are_recovered), cmocka_unit_test(statistics_are_buffers),
 		cmocka_unit_test(nodes_stand_in_modules), cmocka_unit_test(older_forms_become_the_newest), cmocka_unit_test(text_and_back), cmocka_unit_test(relu_squared),
+		cmocka_unit_test(in_place_or_not),
 	};
 
 	return cmocka_run_group_tests_name("onnx", tests, NULL, NULL);
