@@ -61,6 +61,7 @@ take(struct decay *d, uint32_t v)
 	p = val_new(g, VAL_NONE, str_fmt(g->c->a, "%.*s_log", SFMT(graph_str(g, g->vals[v].name))));
 	g->vals[v].full = g->vals[p].name;
 	g->vals[v].flags = VF_TRAINABLE;
+	g->vals[v].fold = FOLD_OPERATORS;
 	g->vals[v].folded = graph_name(g, viewed ? S("exp neg unsqueeze") : S("exp neg"));
 }
 

@@ -102,22 +102,22 @@ operators(struct onnx *l, uint32_t v, const char *name, const struct spec *s)
 	return str_fmt(l->c->a, "%.*s%.*s", SFMT(ops), SFMT(own));
 }
 
-/* A bias for each head and two positions, looked up in a table: "relative", with "causal" behind it if later positions are masked in it. */
-static uint32_t
-relative_bias(struct onnx *l, uint32_t v, const char *name)
+/* A bias for each head and two positions, looked up in a table. */
+static enum fold_kind
+position_bias(struct onnx *l, uint32_t v, const char *name)
 {
 	struct str list = info_property(l, name, FOLDED_FROM), item;
 	bool table = false, causal = false;
 
 	if (l->g->vals[v].rank != 4 || !dtype_is_float(l->g->vals[v].dtype))
-		return 0;
+		return FOLD_UNKNOWN;
 	while (onnx_next_item(&list, &item)) {
 		struct str op = str_stem(item);
 
 		table |= str_eq(op, S("embedding")) || str_eq(op, S("index"));
 		causal |= str_eq(op, S("le")) || str_eq(op, S("tril"));
 	}
-	return table ? graph_name(l->g, causal ? S("relative causal") : S("relative")) : 0;
+	return !table ? FOLD_UNKNOWN : causal ? FOLD_BIAS_CAUSAL : FOLD_BIAS;
 }
 
 static bool
@@ -138,8 +138,8 @@ moves_elements(struct str op)
 	return is_upsample(op);
 }
 
-/* Positions of a picture, resized to the one that the exporter ran with: "resized", with "cat" behind it if some, of a class token, were not. */
-static uint32_t
+/* Positions of a picture, resized to the one that the exporter ran with. */
+static enum fold_kind
 resized_table(struct onnx *l, uint32_t v, const char *name, const struct spec *s)
 {
 	struct str list = info_property(l, name, FOLDED_FROM), item, own = str_stem(onnx_str(name));
@@ -147,18 +147,20 @@ resized_table(struct onnx *l, uint32_t v, const char *name, const struct spec *s
 	bool resized = is_upsample(own), joined = str_eq(own, S("cat"));
 
 	if (!dtype_is_float(x->dtype) || (x->rank != 3 && x->rank != 4) || !moves_elements(own))
-		return 0;
+		return FOLD_UNKNOWN;
 	while (onnx_next_item(&list, &item)) {
 		struct str op = str_stem(item);
 
 		if (str_eq(item, graph_str(l->g, s->full)) || is_number_name(item))
 			continue;
 		if (!moves_elements(op))
-			return 0;
+			return FOLD_UNKNOWN;
 		resized |= is_upsample(op);
 		joined |= str_eq(op, S("cat"));
 	}
-	return resized && !(joined && x->rank == 4) ? graph_name(l->g, joined ? S("resized cat") : S("resized")) : 0;
+	if (!resized || (joined && x->rank == 4))
+		return FOLD_UNKNOWN;
+	return joined ? FOLD_RESIZED_CAT : FOLD_RESIZED;
 }
 
 /* It shows the parameter's size if it is rows of a table, was expanded, has one dim among others of size 1, or as many elements as the parameter. */
@@ -171,7 +173,7 @@ shows_parameter(const struct onnx *l, uint32_t v)
 
 	for (unsigned i = 0; x->rank != RANK_UNKNOWN && i < x->rank; i++)
 		large += val_dims(l->g, v)[i].n != 1;
-	return dtype_is_float(x->dtype) && (str_starts(name, S("embedding")) || str_starts(name, S("expand")) || large <= 1 || x->folded);
+	return dtype_is_float(x->dtype) && (str_starts(name, S("embedding")) || str_starts(name, S("expand")) || large <= 1 || x->fold != FOLD_UNKNOWN);
 }
 
 /* What compares positions in a mask that was computed from nothing but them: "ge" with a number, "le" with each other. */
@@ -188,6 +190,7 @@ onnx_note_comparison(struct onnx *l, uint32_t v, const char *name)
 			found = str_eq(str_stem(item), str_of(ops[i]));
 		if (!found)
 			continue;
+		l->g->vals[v].fold = FOLD_COMPARED;
 		l->g->vals[v].folded = graph_name(l->g, str_of(ops[i]));
 		return;
 	}
@@ -199,10 +202,11 @@ onnx_note_folded(struct onnx *l, uint32_t v, const char *name, struct spec *s)
 {
 	struct str ops = operators(l, v, name, s);
 
+	enum fold_kind kind = ops.n ? FOLD_OPERATORS : position_bias(l, v, name);
+
 	l->g->vals[v].full = s->full;
-	l->g->vals[v].folded = ops.n ? graph_name(l->g, ops) : relative_bias(l, v, name);
-	if (!l->g->vals[v].folded)
-		l->g->vals[v].folded = resized_table(l, v, name, s);
+	l->g->vals[v].fold = (uint8_t)(kind ? kind : resized_table(l, v, name, s));
+	l->g->vals[v].folded = ops.n ? graph_name(l->g, ops) : 0;
 	if (!shows_parameter(l, v))
 		return;
 	l->g->vals[v].flags = VF_TRAINABLE;
@@ -288,16 +292,23 @@ is_stored_const(const struct onnx *l, uint32_t v)
 	return l->g->vals[v].kind == VAL_CONST && !l->g->vals[v].full && v < l->stored_cap && l->stored[v];
 }
 
-/* The constant was computed from a parameter that the file does not have: by these operators; none = a view, or rows of a table. */
+/* The constant was computed from a parameter that the file does not have: unknown = a view, or rows of a table. */
 static void
-take_from(struct onnx *l, uint32_t v, struct str ops)
+take_from(struct onnx *l, uint32_t v, enum fold_kind kind, struct str ops)
 {
 	struct graph *g = l->g;
 	uint32_t p = val_new(g, VAL_NONE, str_fmt(l->c->a, "%.*s_weight", SFMT(graph_str(g, g->vals[v].name))));
 
 	g->vals[v].full = g->vals[p].name;
 	g->vals[v].flags = VF_TRAINABLE;
+	g->vals[v].fold = (uint8_t)kind;
 	g->vals[v].folded = ops.n ? graph_name(g, ops) : 0;
+}
+
+static void
+take_view(struct onnx *l, uint32_t v)
+{
+	take_from(l, v, FOLD_UNKNOWN, S(""));
 }
 
 static bool
@@ -309,8 +320,8 @@ is_named(struct str stem, const char *const *names)
 	return false;
 }
 
-/* Positions' rows in front of the batch: resized to the size of the picture, beside the row of a class token or alone. 0 = it is none. */
-static uint32_t
+/* Positions' rows in front of the batch, resized to the size of the picture. */
+static enum fold_kind
 position_table(struct onnx *l, uint32_t v)
 {
 	static const char *const last[] = {"permute", "transpose", "view", "reshape", NULL};
@@ -318,8 +329,8 @@ position_table(struct onnx *l, uint32_t v)
 	struct str stem = str_stem(graph_str(l->g, l->g->vals[v].name));
 
 	if (l->g->vals[v].rank != 3 || d[0].expr || d[0].n != 1 || d[1].n < 2 || d[2].n < 2)
-		return 0;
-	return str_eq(stem, S("cat")) ? graph_name(l->g, S("resized cat")) : is_named(stem, last) ? graph_name(l->g, S("resized")) : 0;
+		return FOLD_UNKNOWN;
+	return str_eq(stem, S("cat")) ? FOLD_RESIZED_CAT : is_named(stem, last) ? FOLD_RESIZED : FOLD_UNKNOWN;
 }
 
 /* A bias for each head and two positions; masks are the same for all heads. */
@@ -358,23 +369,25 @@ take_operand(struct onnx *l, uint32_t v, bool score)
 	if (!dtype_is_float(g->vals[v].dtype) || g->vals[v].rank == RANK_UNKNOWN)
 		return;
 	if (str_eq(stem, S("embedding")) && g->vals[v].rank > 1)
-		take_from(l, v, S(""));
+		take_view(l, v);
 	else if (score && is_bias_of_heads(g, v, stem))
-		take_from(l, v, S("relative"));
+		take_from(l, v, FOLD_BIAS, S(""));
 	else if (!score && str_eq(stem, S("expand")) && g->vals[v].rank == 3)
-		take_from(l, v, S(""));
+		take_view(l, v);
 	else if (!score && position_table(l, v))
-		take_from(l, v, graph_str(g, position_table(l, v)));
+		take_from(l, v, position_table(l, v), S(""));
 	else if (!score && str_eq(stem, S("alias")))
 		take_whole(l, v);
 	else if (g->vals[v].rank == 0 && (str_eq(stem, S("exp")) || str_eq(stem, S("sigmoid")) || str_eq(stem, S("softplus"))))
-		take_from(l, v, stem);
+		take_from(l, v, FOLD_OPERATORS, stem);
 	else if (!is_per_channel(g, v, &last) || !made_by(name, &op) || (score && last && g->vals[v].rank > 1))
 		return;
 	else if (g->vals[v].rank == 1 && !op.n)
 		take_whole(l, v);
+	else if (!op.n || is_view_name(op))
+		take_view(l, v);
 	else
-		take_from(l, v, is_view_name(op) ? S("") : op);
+		take_from(l, v, FOLD_OPERATORS, op);
 }
 
 /* A row beside computed ones, expanded over the batch: the token of a class, or of a mask. */
@@ -388,7 +401,7 @@ take_token(struct onnx *l, uint32_t n, const bool *computed)
 		any |= computed[it.val];
 	for (struct operands it = operands_of(g, n); any && operand_next(&it);)
 		if (is_stored_const(l, it.val) && dtype_is_float(g->vals[it.val].dtype) && g->vals[it.val].rank == 3 && str_eq(str_stem(graph_str(g, g->vals[it.val].name)), S("expand")))
-			take_from(l, it.val, S(""));
+			take_view(l, it.val);
 }
 
 static bool
@@ -402,7 +415,7 @@ static void
 take_weight(struct onnx *l, uint32_t v)
 {
 	l->g->vals[v].kind = VAL_CONST;
-	take_from(l, v, S("getitem view"));
+	take_from(l, v, FOLD_OPERATORS, S("getitem view"));
 }
 
 /* Of a file without a signature, once its parameters are known. */

@@ -141,6 +141,15 @@ enum val_flag {
 	VF_DEFAULT_DTYPE = 64,     /* BUFFER: made in the dtype that parameters are made in */
 	VF_STORED = 128            /* CONST: the file stores it and does not say what is a parameter */
 };
+enum fold_kind {                   /* how an exporter computed a CONST .. */
+	FOLD_UNKNOWN,
+	FOLD_OPERATORS,            /* .. by the operators `folded`: "exp neg" of `full`, its own last, "t" = the matrix transposed */
+	FOLD_BIAS,                 /* a table of position biases, looked up .. */
+	FOLD_BIAS_CAUSAL,          /* .. with later positions masked */
+	FOLD_RESIZED,              /* positions of a picture, resized .. */
+	FOLD_RESIZED_CAT,          /* .. behind the row of a class token, which is not */
+	FOLD_COMPARED              /* positions, compared by the operator `folded`: "le" */
+};
 enum data_kind { DATA_NONE, DATA_INTS, DATA_FLOATS };
 #define RANK_UNKNOWN 0xff
 #define MAX_RANK 10
@@ -154,8 +163,8 @@ struct val {                       /* a tensor with one definition */
 	uint32_t node, out;        /* NODE: who makes it, and as which result */
 	uint32_t tied;             /* PARAM: the earlier parameter whose storage it shares, 0 = none */
 	uint32_t after;            /* PARAM that a recipe added: the parameter behind which the library lists it, 0 = the last */
-	uint32_t folded;           /* CONST: the operators by which an exporter computed it, interned: "exp neg" of `full`, its own last, "t" = the matrix transposed;
-	                            * "relative", "relative causal": a table of position biases; "resized", "resized cat": positions of a picture; bool: how positions were compared, "le"; 0 = not known */
+	uint32_t folded;           /* CONST: operators, interned */
+	uint8_t fold;              /* CONST: enum fold_kind */
 	uint8_t modality;          /* enum modality, by the pass of that name */
 	uint8_t data;              /* enum data_kind: the elements are known, row-major: a slice of graph.ints or graph.floats */
 	uint32_t data_at, ndata;

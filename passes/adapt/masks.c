@@ -97,7 +97,7 @@ look_at(const struct masks *m, uint32_t n, struct finding *f)
 static bool
 says_comparison(const struct graph *g, uint32_t v)
 {
-	return is_constant(g, v) && g->vals[v].dtype == DT_BOOL && g->vals[v].folded;
+	return is_constant(g, v) && g->vals[v].fold == FOLD_COMPARED;
 }
 
 /* Inputs and buffers of whole numbers are positions, segments or padding masks; floats among them are something else. */

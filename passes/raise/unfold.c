@@ -227,12 +227,6 @@ unfold_operators(struct unfold *u, uint32_t v, uint32_t p)
 
 /* ---- positions of a picture ---------------------------------------------------------------------------------------------- */
 
-static bool
-is_resized(const struct unfold *u, uint32_t v)
-{
-	return str_starts(graph_str(u->g, u->g->vals[v].folded), S("resized"));
-}
-
 /* An operator on x whose result has these dims: v, or a new value. */
 static uint32_t
 resizing(struct unfold *u, unsigned op, uint32_t x, uint32_t user, const struct sint *dim, unsigned rank, uint32_t v, uint32_t *node)
@@ -297,7 +291,6 @@ static void
 unfold_resized(struct unfold *u, uint32_t v, uint32_t p)
 {
 	struct graph *g = u->g;
-	bool joined = str_ends(graph_str(g, g->vals[v].folded), S("cat"));
 	struct sint dim[4];
 	uint32_t user = u->user[v], n, parts[2];
 
@@ -305,7 +298,7 @@ unfold_resized(struct unfold *u, uint32_t v, uint32_t p)
 	val_shape(g, p, g->vals[v].rank, dim);
 	if (g->vals[v].rank == 4) {
 		upsampled(u, p, user, dim, v);
-	} else if (!joined) {
+	} else if (g->vals[v].fold == FOLD_RESIZED) {
 		rows_upsampled(u, p, user, v);
 	} else {
 		parts[0] = some_rows(u, p, user, 0, 1);
@@ -319,9 +312,9 @@ unfold_resized(struct unfold *u, uint32_t v, uint32_t p)
 /* ---- position biases ----------------------------------------------------------------------------------------------------- */
 
 static bool
-is_relative(const struct unfold *u, uint32_t v)
+is_bias(const struct unfold *u, uint32_t v)
 {
-	return str_starts(graph_str(u->g, u->g->vals[v].folded), S("relative"));
+	return u->g->vals[v].fold == FOLD_BIAS || u->g->vals[v].fold == FOLD_BIAS_CAUSAL;
 }
 
 static uint32_t
@@ -337,12 +330,12 @@ value_of(struct unfold *u, uint32_t like, const char *ending, unsigned dtype, un
 
 /* table(positions), the heads in front; where(order, bias, -inf) if it is causal. All rows of the batch have one. */
 static void
-unfold_relative(struct unfold *u, uint32_t v, uint32_t p)
+unfold_bias(struct unfold *u, uint32_t v, uint32_t p)
 {
 	static const int64_t turned[] = {2, 0, 1};
 	struct graph *g = u->g;
 	struct sint d[4], axes[3];
-	bool causal = str_ends(graph_str(g, g->vals[v].folded), S("causal"));
+	bool causal = g->vals[v].fold == FOLD_BIAS_CAUSAL;
 	uint32_t user = u->user[v], ids, rows, heads, all, n;
 
 	memcpy(d, val_dims(g, v), sizeof d);
@@ -379,7 +372,7 @@ unfold_relative(struct unfold *u, uint32_t v, uint32_t p)
 
 /* The same bias again, of which the exporter made another constant for each layer. */
 static void
-share_relative(struct unfold *u, uint32_t v)
+share_bias(struct unfold *u, uint32_t v)
 {
 	struct graph *g = u->g;
 
@@ -408,62 +401,81 @@ forget(struct unfold *u, uint32_t v)
 	x->flags = 0;
 	x->data = DATA_NONE;
 	x->full = x->folded = 0;
+	x->fold = FOLD_UNKNOWN;
 	u->count++;
+}
+
+static uint32_t
+node_on(struct unfold *u, unsigned op, const char *name, uint32_t x, uint32_t v)
+{
+	uint32_t n = node_before(u, op, u->user[v], v);
+
+	*node_arg(u->g, n, name) = arg_val(x);
+	return n;
+}
+
+/* [.., size]: of what all of the batch has the same, tokens or queries of which there are several; what stands beside others is one token for all places. */
+static unsigned
+rank_of_expanded(const struct unfold *u, uint32_t v)
+{
+	const struct graph *g = u->g;
+	unsigned rank = g->vals[v].rank;
+
+	return rank > 2 && val_dims(g, v)[rank - 2].n > 1 && g->nodes[u->user[v]].op != OP_ONNX_CONCAT ? 2 : 1;
+}
+
+/* Nothing says how: a view of one dim, rows of a table, or expanded over the batch. */
+static void
+unfold_by_shape(struct unfold *u, uint32_t v, uint32_t p)
+{
+	struct graph *g = u->g;
+	unsigned rank = g->vals[v].rank, alone = only_dim(g, v), rows;
+	struct sint dim[MAX_RANK];
+	struct arg size;
+	uint32_t n, ids;
+
+	memcpy(dim, val_dims(g, v), rank * sizeof *dim);
+	size = (struct arg){.kind = ARG_INTS, .first = ints_add(g, dim, rank), .count = rank};
+	if (alone < rank) {
+		val_shape(g, p, 1, dim + alone);
+		n = node_on(u, OP_RESHAPE, "self", p, v);
+		*node_arg(g, n, "shape") = size;
+	} else if (rank > 1 && !str_starts(graph_str(g, g->vals[v].name), S("expand"))) {
+		val_shape(g, p, 2, dim + rank - 2);
+		ids = positions(u, v);
+		n = node_on(u, OP_EMBEDDING, "weight", p, v);
+		*node_arg(g, n, "indices") = arg_val(ids);
+	} else {
+		rows = rank_of_expanded(u, v);
+		val_shape(g, p, rows, dim + rank - rows);
+		n = node_on(u, OP_EXPAND, "self", p, v);
+		*node_arg(g, n, "size") = size;
+	}
 }
 
 static void
 unfold(struct unfold *u, uint32_t v, uint32_t p)
 {
 	struct graph *g = u->g;
-	unsigned rank = g->vals[v].rank;
-	unsigned alone = only_dim(g, v);
-	bool view = alone < rank, table = !view && rank > 1 && !str_starts(graph_str(g, g->vals[v].name), S("expand"));
-	struct sint dim[MAX_RANK];
-	unsigned rows = table ? 2 : 1;
-	uint32_t n, ids;
+	bool weight = is_weight(u, v);
 
-	memcpy(dim, val_dims(g, v), rank * sizeof *dim);
 	g->vals[p].kind = VAL_PARAM;
 	g->vals[p].full = g->vals[v].full;
 	g->vals[p].dtype = g->vals[v].dtype;
 	g->vals[p].flags = VF_TRAINABLE;
-	if (is_relative(u, v) && u->nbias < MOST_BIASES) {
+	if (is_bias(u, v) && u->nbias < MOST_BIASES) {
 		u->bias_full[u->nbias] = g->vals[v].full;
 		u->bias[u->nbias++] = v;
-		unfold_relative(u, v, p);
-		forget(u, v);
-		return;
-	}
-	if (is_resized(u, v) || (g->vals[v].folded && !is_relative(u, v))) {
-		if (is_resized(u, v))
-			unfold_resized(u, v, p);
-		else
-			unfold_operators(u, v, p);
-		forget(u, v);
-		return;
-	}
-	if (is_weight(u, v)) {
+		unfold_bias(u, v, p);
+	} else if (g->vals[v].fold == FOLD_RESIZED || g->vals[v].fold == FOLD_RESIZED_CAT) {
+		unfold_resized(u, v, p);
+	} else if (g->vals[v].fold == FOLD_OPERATORS) {
+		unfold_operators(u, v, p);
+	} else if (weight) {
 		put_in_place(u, v, p);
 		g->vals[v].kind = VAL_NONE;
-		u->count++;
-		return;
-	}
-	if (!view && !table && rank > 2 && dim[rank - 2].n > 1 && g->nodes[u->user[v]].op != OP_ONNX_CONCAT)
-		rows = 2;              /* queries, of which all of the batch has the same; what stands beside others is one token for all places */
-	val_shape(g, p, rows, dim + (view ? alone : rank - rows));
-	if (view) {
-		n = node_before(u, OP_RESHAPE, u->user[v], v);
-		*node_arg(g, n, "self") = arg_val(p);
-		*node_arg(g, n, "shape") = (struct arg){.kind = ARG_INTS, .first = ints_add(g, dim, rank), .count = rank};
-	} else if (table) {
-		ids = positions(u, v);
-		n = node_before(u, OP_EMBEDDING, u->user[v], v);
-		*node_arg(g, n, "weight") = arg_val(p);
-		*node_arg(g, n, "indices") = arg_val(ids);
 	} else {
-		n = node_before(u, OP_EXPAND, u->user[v], v);
-		*node_arg(g, n, "self") = arg_val(p);
-		*node_arg(g, n, "size") = (struct arg){.kind = ARG_INTS, .first = ints_add(g, dim, rank), .count = rank};
+		unfold_by_shape(u, v, p);
 	}
 	forget(u, v);
 }
@@ -486,15 +498,15 @@ pass_unfold(struct analysis *a)
 		const struct val *x = &a->g->vals[v];
 		uint32_t p;
 
-		if (x->kind != VAL_CONST || !(x->flags & VF_TRAINABLE) || (!x->rank && !x->folded) || x->rank > MAX_RANK)
+		if (x->kind != VAL_CONST || !(x->flags & VF_TRAINABLE) || (!x->rank && x->fold == FOLD_UNKNOWN) || x->rank > MAX_RANK)
 			continue;
 		if (!u.user)
 			find_users(&u);
 		p = u.user[v] ? parameter(&u, x->full) : 0;
 		if (p)
 			unfold(&u, v, p);
-		else if (u.user[v] && is_relative(&u, v))
-			share_relative(&u, v);
+		else if (u.user[v] && is_bias(&u, v))
+			share_bias(&u, v);
 	}
 	if (!u.count)
 		return true;
