@@ -172,7 +172,8 @@ struct val {                       /* a tensor with one definition */
 	uint32_t local_depth;      /* which function: that many lines of its first user's stack, helpers included, are outside of it or its own */
 };
 
-enum node_flag { NF_NO_GRAD = 1, NF_INPLACE = 2, NF_DEAD = 4, NF_ADDED = 8, NF_INPUT_EMBEDDING = 16, NF_LOSS = 32, NF_MASK = 64,
+enum node_flag { NF_NO_GRAD = 1, NF_INPLACE = 2, NF_DEAD = 4, NF_ADDED = 8, NF_LEAF = 16,      /* what it makes requires grad, whatever went into it */
+	NF_LOSS = 32, NF_MASK = 64,
 	NF_UPCAST = 128,           /* a conversion that the model makes in 16 bits and an fp32 file cannot show: to fp32 .. */
 	NF_DOWNCAST = 256,         /* .. or back to the dtype of the parameters */
 	NF_RERUN = 512             /* runs without a tape, and again in backward, with the nodes beside it that are marked too */

@@ -1,6 +1,7 @@
 /*
  * Repeated blocks: numbered children of a list ("layers.3") whose siblings have the same class and that call modules of their
- * own. Transformers, stages of convolutional networks and the like are made of them; the outermost ones count.
+ * own. Transformers, stages of convolutional networks and the like are made of them; the outermost ones count. In transformers' lists every member is one
+ * if two are (Wav2Vec2's first convolution has a norm and a class of its own, Mllama's layers attend in two ways).
  */
 #include "passes.h"
 
@@ -23,6 +24,28 @@ static bool
 same_list(const struct list *a, uint32_t parent, uint32_t cls, uint32_t prefix)
 {
 	return a->parent == parent && a->cls == cls && a->prefix == prefix;
+}
+
+static bool
+is_of_transformers(const struct graph *g, uint32_t scope)
+{
+	return str_starts(graph_str(g, g->scopes[scope].cls), S("transformers.models."));
+}
+
+/* of: the list of each scope + 1, 0 = none. */
+static void
+mark_blocks(const struct graph *g, struct arena *a, const struct list *lists, uint32_t n, const uint32_t *of, bool *block)
+{
+	uint32_t most = 0;
+	bool *repeats;
+
+	for (uint32_t i = 0; i < n; i++)
+		most = lists[i].prefix > most ? lists[i].prefix : most;
+	repeats = NEW(a, bool, most + 1u);
+	for (uint32_t i = 0; i < n; i++)
+		repeats[lists[i].prefix] |= lists[i].path == 0;
+	for (uint32_t s = 1; s < g->nscope; s++)
+		block[s] = of[s] && (lists[of[s] - 1].path == 0 || (is_of_transformers(g, s) && repeats[lists[of[s] - 1].prefix]));
 }
 
 /* Per scope: is it a member of a list with at least two members, and has it children? */
@@ -53,8 +76,7 @@ blocks_find(const struct graph *g, struct arena *a)
 		}
 		of[s] = k;
 	}
-	for (uint32_t s = 1; s < g->nscope; s++)
-		block[s] = of[s] && lists[of[s] - 1].path == 0;
+	mark_blocks(g, a, lists, n, of, block);
 	return block;
 }
 

@@ -256,6 +256,12 @@ static const struct near {
 	{"positions_tiny.train.onnx", "positions_tiny--fp32", 0.0001, false},      /* positions that are resized to the picture, contiguous() of a turned one */
 	{"windows_tiny.train.onnx", "windows_tiny--fp32", 0.0001, false},          /* an unfold whose transposition was joined with the next one */
 	{"unread_tiny.train.onnx", "unread_tiny--fp32", 0.0001, false},            /* the last layer of a list is in the signature only */
+	{"speech_tiny.train.pt2", "speech_tiny--lora", 0, true},           /* the waveform requires grad, so that frozen convolutions keep what backward needs */
+	{"speech_tiny.train.pt2", "speech_tiny--eval", 0, false},          /* .. but not in eval mode */
+	{"speech_tiny.train.pt2", "speech_tiny--ckpt", 0, true},           /* the first block, of a class of its own, is checkpointed, too */
+	{"speech_tiny.train.pt2", "speech_tiny--mixed", 0, true},          /* hidden states that hooks keep */
+	{"speech_tiny.legacy.onnx", "speech_tiny--lora", 0.0001, true},    /* the same without classes, by names */
+	{"speech_tiny.legacy.onnx", "speech_tiny--mixed", 0.001, true},
 	{"stablelm_tiny.legacy.onnx", "stablelm_tiny--lora", 0.002, true},  /* folded tables of sines converted to the dtype of q */
 };
 

@@ -87,7 +87,7 @@ mark_embeddings(struct analysis *a)
 		return;
 	for (uint32_t n = 1; n < g->nnode; n++)
 		if ((g->nodes[n].op == OP_EMBEDDING || g->nodes[n].op == OP_CONV) && feeds(g, fed, n))
-			g->nodes[n].flags |= NF_INPUT_EMBEDDING;
+			g->nodes[n].flags |= NF_LEAF;
 	assume(a, "the input embeddings' outputs require grad (enable_input_require_grads)");
 }
 

@@ -138,6 +138,7 @@ pass_lifetime(struct analysis *a)
 	if (calls) {
 		lifetime_by_name(&l);      /* what adapters add has its frames in any file */
 		lifetime_of_lists(&l);
+		lifetime_of_recorded(&l);
 		hold_for_loss(&l);
 	}
 	if (calls && !names)

@@ -31,6 +31,9 @@ uint32_t lifetime_frame_end(const struct lifetimes *, uint32_t node, unsigned de
 /* lifetime_experts.c */
 void lifetime_of_picked(struct lifetimes *);
 
+/* lifetime_record.c: hidden states that hooks keep */
+void lifetime_of_recorded(struct lifetimes *);
+
 /* lifetime_list.c: what loops over modules collect */
 void lifetime_of_lists(struct lifetimes *);
 

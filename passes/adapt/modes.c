@@ -39,6 +39,7 @@ to_eval(struct graph *g, uint32_t n)
 {
 	unsigned op = g->nodes[n].op;
 
+	g->nodes[n].flags &= (uint16_t)~NF_LEAF;
 	if (is_dropout(op) || is_recurrent(op))
 		set_false(g, n, "train");
 	else if (op == OP_BATCH_NORM)

@@ -112,7 +112,7 @@ run_unknown(struct sim *s, uint32_t n)
 
 /* ---- nodes ----------------------------------------------------------------------------------------------------- */
 
-/* transformers' enable_input_require_grads: the embedding's output becomes a leaf whose gradient is kept. */
+/* Embeddings under transformers' enable_input_require_grads, say: the result becomes a leaf whose gradient is kept. */
 static void
 require_grad(struct sim *s, uint32_t t)
 {
@@ -130,7 +130,7 @@ bind_results(struct sim *s, uint32_t n)
 
 		if (!t && s->g->nodes[n].op != OP_NO_OP)
 			t = declared_tensor(s, outs[k]);
-		if (s->g->nodes[n].flags & NF_INPUT_EMBEDDING)
+		if (s->g->nodes[n].flags & NF_LEAF)
 			require_grad(s, t);
 		env_set(s, outs[k], t);
 	}

@@ -234,8 +234,8 @@ write_sum(struct writer *w, uint32_t n)
 	node_outs(g, n)[0] = partial;
 	g->vals[partial].node = n;
 	add_node(w, scatter ? OP_TP_REDUCE_SCATTER : OP_TP_REDUCE, partial, out, scatter ? axis : NO_WAY);
-	g->nodes[g->nnode - 1].flags |= g->nodes[n].flags & NF_INPUT_EMBEDDING;
-	g->nodes[n].flags &= (uint16_t)~NF_INPUT_EMBEDDING;
+	g->nodes[g->nnode - 1].flags |= g->nodes[n].flags & NF_LEAF;
+	g->nodes[n].flags &= (uint16_t)~NF_LEAF;
 	if (scatter)
 		w->seq[out] = (int8_t)axis;
 }
