@@ -116,7 +116,24 @@ logits_outlive_the_loss(void **state)
 	release_analysis(a);
 }
 
-/* "mask.to(h.dtype)" under autocast: h is a product, so bf16, 128 x 512 of 2 bytes; an argument g is not known, so fp32 like the parameters. */
+/* The bytes of the first conversion to 128 x 512 under autocast. */
+static uint64_t
+converted(const char *graph)
+{
+	struct analysed a = test_analyse(graph, "{\"optimizer\": \"sgd\", \"loss\": \"in-graph\", \"precision\": \"bf16-mixed\"}");
+	uint64_t found = 0;
+
+	for (uint32_t k = 1; k < a.r->r.sched->nstorage && !found; k++) {
+		const struct storage *t = &a.r->r.sched->storages[k];
+
+		if (t->op && strcmp(t->op, "_to_copy") == 0 && t->geom && t->geom->dim[0] == 128 && t->geom->dim[1] == 512)
+			found = t->nbytes;
+	}
+	release_analysis(a);
+	return found;
+}
+
+/* "mask.to(h.dtype)" under autocast: h is a product, so bf16, 128 x 512 of 2 bytes; an argument g that no line reads is not known, so fp32 like the parameters. */
 static void
 dtype_of_a_name(void **state)
 {
@@ -134,21 +151,39 @@ dtype_of_a_name(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
 		char graph[2048];
-		struct analysed a;
-		uint64_t found = 0;
 
 		strcpy(graph, "memcrest-ir 1\ninput %x : fp32[128, 256]\ninput %mask : int64[128, 512]\nparam %w \"fc.weight\" : fp32[512, 256] trainable\n"
 		    "%h : fp32[128, 512] = linear(%x, %w) !1 \"h = F.linear(x, self.fc.weight)\"\n%m : fp32[128, 512] = to(%mask, fp32) !2 \"");
 		strcat(strcat(graph, cases[i].line), "\"\n%y : fp32[128, 512] = mul(%h, %m) !3 \"y = h * m\"\n%l : fp32[] = sum(%y) !4 \"return y.sum()\"\noutput %l\n");
-		a = test_analyse(graph, "{\"optimizer\": \"sgd\", \"loss\": \"in-graph\", \"precision\": \"bf16-mixed\"}");
-		for (uint32_t k = 1; k < a.r->r.sched->nstorage; k++) {
-			const struct storage *t = &a.r->r.sched->storages[k];
+		assert_int_equal(converted(graph), cases[i].bytes);
+	}
+}
 
-			if (!found && t->op && strcmp(t->op, "_to_copy") == 0 && t->geom && t->geom->dim[0] == 128 && t->geom->dim[1] == 512)
-				found = t->nbytes;
-		}
-		assert_int_equal(found, cases[i].bytes);
-		release_analysis(a);
+/* The same of a module's argument g: a line that reads it tells what it is, a product, if only one value was there before the call. */
+static void
+dtype_of_an_argument(void **state)
+{
+	static const struct {
+		const char *node, *line;
+		uint64_t bytes;
+	} cases[] = {
+		{"relu(%h)", "a = F.relu(g)", 128 * 512 * 2},
+		{"relu(%h)", "a = g.relu().to(b.dtype)", 128 * 512 * 2},
+		{"relu(%h)", "a = F.relu(gg, self.g, g=1)", 128 * 512 * 4},
+		{"relu(%h)", "a = F.relu(b, g.size(0))", 128 * 512 * 4},
+		{"mul(%h, %z)", "a = g * b", 128 * 512 * 4},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		char graph[2048];
+
+		strcpy(graph, "memcrest-ir 1\ninput %x : fp32[128, 256]\ninput %z : fp32[128, 512]\ninput %mask : int64[128, 512]\nparam %w \"fc.weight\" : fp32[512, 256] trainable\n"
+		    "%h : fp32[128, 512] = linear(%x, %w) !1 \"h = F.linear(x, self.fc.weight)\"\n%a : fp32[128, 512] = ");
+		strcat(strcat(graph, cases[i].node), " @\"m\":\"M\" !2 \"y = self.m(h, z, mask)\" !11 \"");
+		strcat(strcat(graph, cases[i].line), "\"\n%m : fp32[128, 512] = to(%mask, fp32) @\"m\":\"M\" !2 \"y = self.m(h, z, mask)\" !12 \"m = mask.to(g.dtype)\"\n");
+		strcat(graph, "%y : fp32[128, 512] = mul(%a, %m) @\"m\":\"M\" !2 \"y = self.m(h, z, mask)\" !13 \"return a * m\"\n%l : fp32[] = sum(%y) !3 \"return y.sum()\"\noutput %l\n");
+		assert_int_equal(converted(graph), cases[i].bytes);
 	}
 }
 
@@ -210,7 +245,7 @@ dtype_of_what_takes_it(void **state)
 int
 main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(names), cmocka_unit_test(logits_outlive_the_loss), cmocka_unit_test(dtype_of_a_name), cmocka_unit_test(dtype_that_is_wanted),
+	const struct CMUnitTest tests[] = {cmocka_unit_test(names), cmocka_unit_test(logits_outlive_the_loss), cmocka_unit_test(dtype_of_a_name), cmocka_unit_test(dtype_of_an_argument), cmocka_unit_test(dtype_that_is_wanted),
 	    cmocka_unit_test(dtype_of_what_takes_it)};
 
 	return cmocka_run_group_tests_name("names", tests, NULL, NULL);

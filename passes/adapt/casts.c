@@ -8,7 +8,7 @@
  *   zeros, ones, random numbers in the file's dtype                                            the parameters' dtype;
  *       in an fp32 file, on a line that says .dtype, the dtype of the tensor that they meet first
  *   to fp32, in an fp32 file, on a source line that says float32 and no .dtype, or the reverse "up", or "back"
- *       "m.to(h.dtype)", where a line of the same function binds h                             h's dtype (cast_names.c)
+ *       "m.to(h.dtype)", where a line of the same function binds h, or reads it as an argument   h's dtype (cast_names.c)
  *   to fp32, in an fp32 file, otherwise: "back" if its operand comes, inside the same module call, from an earlier "up"
  *       of that call, or is a floating-point input; otherwise "up"
  *
