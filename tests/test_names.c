@@ -116,6 +116,30 @@ logits_outlive_the_loss(void **state)
 	release_analysis(a);
 }
 
+/*
+ * No lines, under autocast: a module casts what it was given, a product, up, writes it into zeros, and what it returns is converted, to the dtype of what it was given:
+ * bf16, 128 x 512 of 2 bytes.
+ */
+static void
+dtype_of_what_was_filled(void **state)
+{
+	static const char graph[] = "memcrest-ir 1\ninput %x : fp32[128, 256]\nparam %w \"w\" : fp32[512, 256] trainable\n%h : fp32[128, 512] = linear(%x, %w)\n"
+	    "%u : fp32[128, 512] = to(%h, fp32) @\"m\":\"M\"\n%t : fp32[64, 512] = slice(%u, 0, 0, 64) @\"m\":\"M\"\n%z : fp32[128, 512] = zeros([128, 512], fp32) @\"m\":\"M\"\n"
+	    "%s : fp32[64, 512] = slice(%z, 0, 0, 64) @\"m\":\"M\"\n%c : fp32[64, 512] = copy_(%s, %t) @\"m\":\"M\"\n%r : fp32[128, 512] = relu(%z) @\"m\":\"M\"\n"
+	    "%b : fp32[128, 512] = to(%r, fp32) @\"m\":\"M\"\n%y : fp32[128, 512] = mul(%b, %h)\n%l : fp32[] = sum(%y)\noutput %l\n";
+	struct analysed a = test_analyse(graph, "{\"optimizer\": \"sgd\", \"loss\": \"in-graph\", \"precision\": \"bf16-mixed\"}");
+	unsigned low = 0;
+
+	(void)state;
+	for (uint32_t k = 1; k < a.r->r.sched->nstorage; k++) {
+		const struct storage *t = &a.r->r.sched->storages[k];
+
+		low += t->op && strcmp(t->op, "_to_copy") == 0 && t->nbytes == 128 * 512 * 2 && t->geom && t->geom->dim[0] == 128;
+	}
+	assert_int_equal(low, 4);          /* a step has that one, and in backward the gradient of what was cast up */
+	release_analysis(a);
+}
+
 /* The bytes of the first conversion to 128 x 512 under autocast. */
 static uint64_t
 converted(const char *graph)
@@ -245,7 +269,7 @@ dtype_of_what_takes_it(void **state)
 int
 main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(names), cmocka_unit_test(logits_outlive_the_loss), cmocka_unit_test(dtype_of_a_name), cmocka_unit_test(dtype_of_an_argument), cmocka_unit_test(dtype_that_is_wanted),
+	const struct CMUnitTest tests[] = {cmocka_unit_test(names), cmocka_unit_test(logits_outlive_the_loss), cmocka_unit_test(dtype_of_a_name), cmocka_unit_test(dtype_of_an_argument), cmocka_unit_test(dtype_of_what_was_filled), cmocka_unit_test(dtype_that_is_wanted),
 	    cmocka_unit_test(dtype_of_what_takes_it)};
 
 	return cmocka_run_group_tests_name("names", tests, NULL, NULL);

@@ -89,6 +89,18 @@ casts_back(struct casts *k, uint32_t n, uint32_t up)
 		*dtype = arg_dtype(k->a->plan.param_dtype);
 }
 
+/* What a call fills with what it cast up is no less made of it. */
+static void
+derive_written(struct casts *k, uint32_t n)
+{
+	uint32_t into = k->up[n] ? casts_written_into(k, n) : 0;
+
+	if (into && !k->up[into]) {
+		k->up[into] = k->up[n];
+		k->given[into] = k->given[n];
+	}
+}
+
 static bool
 is_conversion(const struct graph *g, uint32_t n)
 {
@@ -285,7 +297,9 @@ convert(struct casts *k, uint32_t n, uint32_t src)
 		casts_back(k, n, 0);
 	else if (!low && same && (casts_for_loss(k, n) || casts_begins_norm(k, n)))
 		up = true;
-	else if (!low && same && (is_returned(k, n, x, y) || casts_meets_low(k, n)))
+	else if (!low && same && is_returned(k, n, x, y))
+		casts_back(k, n, src);
+	else if (!low && same && casts_meets_low(k, n))
 		casts_back(k, n, 0);
 	else if ((low && dtype->dtype == g->file_dtype) || on_device || (g->vals[x].kind == VAL_INPUT && dtype_is_float(g->vals[x].dtype)) || (!low && src))
 		casts_back(k, n, src);
@@ -455,6 +469,7 @@ pass_casts(struct analysis *a)
 		else
 			k.up[n] = computes_in_fp32(g, n) ? n : src;
 		k.given[n] = k.up[n] == n ? n : k.up[n] ? given : 0;
+		derive_written(&k, n);
 		convert_new(&k, n);
 		k.table[n] = (uint8_t)makes_table(&k, n);
 		convert_mask(&k, n);
