@@ -188,14 +188,16 @@ static void
 dtype_of_an_argument(void **state)
 {
 	static const struct {
-		const char *node, *line;
+		const char *node, *inner, *line, *back;
 		uint64_t bytes;
 	} cases[] = {
-		{"relu(%h)", "a = F.relu(g)", 128 * 512 * 2},
-		{"relu(%h)", "a = g.relu().to(b.dtype)", 128 * 512 * 2},
-		{"relu(%h)", "a = F.relu(gg, self.g, g=1)", 128 * 512 * 4},
-		{"relu(%h)", "a = F.relu(b, g.size(0))", 128 * 512 * 4},
-		{"mul(%h, %z)", "a = g * b", 128 * 512 * 4},
+		{"relu(%h)", "", "a = F.relu(g)", "a * m", 128 * 512 * 2},
+		{"relu(%h)", "", "a = g.relu().to(b.dtype)", "a * m", 128 * 512 * 2},
+		{"relu(%h)", "/\"m.f\":\"F\"", "a = self.f(g)", "a * m", 128 * 512 * 2},
+		{"relu(%h)", "", "a = F.relu(gg, self.g, g=1)", "a * m", 128 * 512 * 4},
+		{"relu(%h)", "", "a = F.relu(b, g.size(0))", "a * m", 128 * 512 * 4},
+		{"mul(%h, %z)", "", "a = g * b", "a * m", 128 * 512 * 4},          /* that line does not tell which, and no other does */
+		{"mul(%h, %z)", "", "a = g * b", "g * m", 128 * 512 * 2},
 	};
 
 	(void)state;
@@ -204,9 +206,11 @@ dtype_of_an_argument(void **state)
 
 		strcpy(graph, "memcrest-ir 1\ninput %x : fp32[128, 256]\ninput %z : fp32[128, 512]\ninput %mask : int64[128, 512]\nparam %w \"fc.weight\" : fp32[512, 256] trainable\n"
 		    "%h : fp32[128, 512] = linear(%x, %w) !1 \"h = F.linear(x, self.fc.weight)\"\n%a : fp32[128, 512] = ");
-		strcat(strcat(graph, cases[i].node), " @\"m\":\"M\" !2 \"y = self.m(h, z, mask)\" !11 \"");
-		strcat(strcat(graph, cases[i].line), "\"\n%m : fp32[128, 512] = to(%mask, fp32) @\"m\":\"M\" !2 \"y = self.m(h, z, mask)\" !12 \"m = mask.to(g.dtype)\"\n");
-		strcat(graph, "%y : fp32[128, 512] = mul(%a, %m) @\"m\":\"M\" !2 \"y = self.m(h, z, mask)\" !13 \"return a * m\"\n%l : fp32[] = sum(%y) !3 \"return y.sum()\"\noutput %l\n");
+		strcat(strcat(strcat(graph, cases[i].node), " @\"m\":\"M\""), cases[i].inner);
+		strcat(strcat(strcat(graph, " !2 \"y = self.m(h, z, mask)\" !11 \""), cases[i].line), *cases[i].inner ? "\" !21 \"return F.relu(x)" : "");
+		strcat(graph, "\"\n%m : fp32[128, 512] = to(%mask, fp32) @\"m\":\"M\" !2 \"y = self.m(h, z, mask)\" !12 \"m = mask.to(g.dtype)\"\n");
+		strcat(strcat(graph, *cases[i].back == 'g' ? "%y : fp32[128, 512] = mul(%h, %m)" : "%y : fp32[128, 512] = mul(%a, %m)"), " @\"m\":\"M\" !2 \"y = self.m(h, z, mask)\" !13 \"return ");
+		strcat(strcat(graph, cases[i].back), "\"\n%l : fp32[] = sum(%y) !3 \"return y.sum()\"\noutput %l\n");
 		assert_int_equal(converted(graph), cases[i].bytes);
 	}
 }

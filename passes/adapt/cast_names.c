@@ -20,12 +20,12 @@ line_of(const struct casts *k, uint32_t m, uint32_t n)
 	return &k->g->frames[y->frame + d];
 }
 
-/* What node m reads that node first's call did not make; one value, else 0. Of a conversion that does nothing: what it was given. */
-static uint32_t
-passed_in(const struct casts *k, uint32_t m, uint32_t first)
-{
-	uint32_t found = 0;
+#define SEVERAL UINT32_MAX
 
+/* found, or what node m reads that was there before node first's call; of a conversion that does nothing: what it was given. */
+static uint32_t
+passed_in(const struct casts *k, uint32_t m, uint32_t first, uint32_t found)
+{
 	for (struct operands it = operands_of(k->g, m); operand_next(&it);) {
 		uint32_t v = it.val;
 		const struct val *x;
@@ -35,31 +35,33 @@ passed_in(const struct casts *k, uint32_t m, uint32_t first)
 		x = &k->g->vals[v];
 		if (!dtype_is_float(x->dtype) || !x->rank || (x->kind != VAL_INPUT && (x->kind != VAL_NODE || x->node >= first)))
 			continue;
-		if (found && found != v)
-			return 0;
-		found = v;
+		found = found && found != v ? SEVERAL : v;
 	}
 	return found;
 }
 
-/* The argument of that name, 0 = not known: two lines must not read different values. */
+/* The argument of that name, 0 = not known: what a line with it reads, if that is one value; no two lines must tell different ones. */
 static uint32_t
 argument_of(const struct casts *k, uint32_t n, const struct frame *here, struct str name)
 {
 	const struct graph *g = k->g;
-	unsigned d = calls_depth(g, n);
-	uint32_t first = k->calls.first[k->calls.at[n] + d], last = k->calls.last[k->calls.at[n] + d], found = 0;
+	unsigned at = k->calls.at[n] + calls_depth(g, n);
+	uint32_t first = k->calls.first[at], last = k->calls.last[at], found = 0;
 
-	for (uint32_t m = first; m <= last && m - first < FAR_ENOUGH; m++) {
-		const struct frame *line = calls_depth(g, m) == d ? line_of(k, m, n) : NULL;
-		uint32_t v;
+	for (uint32_t m = first; m <= last && m - first < FAR_ENOUGH;) {
+		const struct frame *line = line_of(k, m, n);
+		uint32_t number = line ? line->line : 0, v = 0;
+		bool told = line && number != here->line && line_reads(graph_str(g, line->text), name);
 
-		if (!line || line->line == here->line || !line_reads(graph_str(g, line->text), name))
+		do {
+			v = told ? passed_in(k, m, first, v) : 0;
+			line = ++m <= last ? line_of(k, m, n) : NULL;
+		} while (line && line->line == number);
+		if (!v || v == SEVERAL)
 			continue;
-		v = passed_in(k, m, first);
-		if (v && found && found != v)
+		if (found && found != v)
 			return 0;
-		found = v ? v : found;
+		found = v;
 	}
 	return found;
 }
