@@ -79,8 +79,11 @@ bool calls_same(const struct calls *, uint32_t node_a, uint32_t node_b, unsigned
 
 void uses_count(const struct graph *, uint32_t *count);          /* per value, outputs included; adds to count */
 
+bool in_eval_module(const struct analysis *, uint32_t node);     /* modes.c: the recipe has the node's module, or one around it, in eval mode */
+
 /* blocks.c: repeated blocks */
 bool *blocks_find(const struct graph *, struct arena *);         /* per scope */
+struct str blocks_list(struct str path);                         /* "encoder.layer." of "encoder.layer.12", or empty */
 uint32_t blocks_outermost(const struct graph *, const bool *block, uint32_t scope);
 
 #endif

@@ -4,7 +4,7 @@
  */
 #include "../passes.h"
 
-static bool
+bool
 in_eval_module(const struct analysis *a, uint32_t n)
 {
 	for (uint32_t s = a->g->nodes[n].scope; s; s = a->g->scopes[s].parent)
