@@ -5,9 +5,8 @@
  */
 #include "passes.h"
 
-/* "encoder.layer.12" -> "encoder.layer." */
-static struct str
-list_prefix(struct str path)
+struct str
+blocks_list(struct str path)
 {
 	uint32_t n = path.n;
 
@@ -60,7 +59,7 @@ blocks_find(const struct graph *g, struct arena *a)
 	for (uint32_t s = 1; s < g->nscope; s++)
 		parent[g->scopes[s].parent] = true;
 	for (uint32_t s = 1; s < g->nscope; s++) {
-		struct str prefix = list_prefix(scope_path(g, s));
+		struct str prefix = blocks_list(scope_path(g, s));
 		uint32_t id = prefix.n ? strtab_id(names, prefix) : 0, k = n;
 
 		if (!id || !parent[s])

@@ -81,6 +81,7 @@ void uses_count(const struct graph *, uint32_t *count);          /* per value, o
 
 /* blocks.c: repeated blocks */
 bool *blocks_find(const struct graph *, struct arena *);         /* per scope */
+struct str blocks_list(struct str path);                         /* "encoder.layer." of "encoder.layer.12", or empty */
 uint32_t blocks_outermost(const struct graph *, const bool *block, uint32_t scope);
 
 #endif

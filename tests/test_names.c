@@ -116,7 +116,48 @@ logits_outlive_the_loss(void **state)
 	release_analysis(a);
 }
 
-/* "mask.to(h.dtype)" under autocast: h is a product, so bf16, 128 x 512 of 2 bytes; an argument g is not known, so fp32 like the parameters. */
+/*
+ * No lines, under autocast: a module casts what it was given, a product, up, writes it into zeros, and what it returns is converted, to the dtype of what it was given:
+ * bf16, 128 x 512 of 2 bytes.
+ */
+static void
+dtype_of_what_was_filled(void **state)
+{
+	static const char graph[] = "memcrest-ir 1\ninput %x : fp32[128, 256]\nparam %w \"w\" : fp32[512, 256] trainable\n%h : fp32[128, 512] = linear(%x, %w)\n"
+	    "%u : fp32[128, 512] = to(%h, fp32) @\"m\":\"M\"\n%t : fp32[64, 512] = slice(%u, 0, 0, 64) @\"m\":\"M\"\n%z : fp32[128, 512] = zeros([128, 512], fp32) @\"m\":\"M\"\n"
+	    "%s : fp32[64, 512] = slice(%z, 0, 0, 64) @\"m\":\"M\"\n%c : fp32[64, 512] = copy_(%s, %t) @\"m\":\"M\"\n%r : fp32[128, 512] = relu(%z) @\"m\":\"M\"\n"
+	    "%b : fp32[128, 512] = to(%r, fp32) @\"m\":\"M\"\n%y : fp32[128, 512] = mul(%b, %h)\n%l : fp32[] = sum(%y)\noutput %l\n";
+	struct analysed a = test_analyse(graph, "{\"optimizer\": \"sgd\", \"loss\": \"in-graph\", \"precision\": \"bf16-mixed\"}");
+	unsigned low = 0;
+
+	(void)state;
+	for (uint32_t k = 1; k < a.r->r.sched->nstorage; k++) {
+		const struct storage *t = &a.r->r.sched->storages[k];
+
+		low += t->op && strcmp(t->op, "_to_copy") == 0 && t->nbytes == 128 * 512 * 2 && t->geom && t->geom->dim[0] == 128;
+	}
+	assert_int_equal(low, 4);          /* a step has that one, and in backward the gradient of what was cast up */
+	release_analysis(a);
+}
+
+/* The bytes of the first conversion to 128 x 512 under autocast. */
+static uint64_t
+converted(const char *graph)
+{
+	struct analysed a = test_analyse(graph, "{\"optimizer\": \"sgd\", \"loss\": \"in-graph\", \"precision\": \"bf16-mixed\"}");
+	uint64_t found = 0;
+
+	for (uint32_t k = 1; k < a.r->r.sched->nstorage && !found; k++) {
+		const struct storage *t = &a.r->r.sched->storages[k];
+
+		if (t->op && strcmp(t->op, "_to_copy") == 0 && t->geom && t->geom->dim[0] == 128 && t->geom->dim[1] == 512)
+			found = t->nbytes;
+	}
+	release_analysis(a);
+	return found;
+}
+
+/* "mask.to(h.dtype)" under autocast: h is a product, so bf16, 128 x 512 of 2 bytes; an argument g that no line reads is not known, so fp32 like the parameters. */
 static void
 dtype_of_a_name(void **state)
 {
@@ -134,21 +175,43 @@ dtype_of_a_name(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
 		char graph[2048];
-		struct analysed a;
-		uint64_t found = 0;
 
 		strcpy(graph, "memcrest-ir 1\ninput %x : fp32[128, 256]\ninput %mask : int64[128, 512]\nparam %w \"fc.weight\" : fp32[512, 256] trainable\n"
 		    "%h : fp32[128, 512] = linear(%x, %w) !1 \"h = F.linear(x, self.fc.weight)\"\n%m : fp32[128, 512] = to(%mask, fp32) !2 \"");
 		strcat(strcat(graph, cases[i].line), "\"\n%y : fp32[128, 512] = mul(%h, %m) !3 \"y = h * m\"\n%l : fp32[] = sum(%y) !4 \"return y.sum()\"\noutput %l\n");
-		a = test_analyse(graph, "{\"optimizer\": \"sgd\", \"loss\": \"in-graph\", \"precision\": \"bf16-mixed\"}");
-		for (uint32_t k = 1; k < a.r->r.sched->nstorage; k++) {
-			const struct storage *t = &a.r->r.sched->storages[k];
+		assert_int_equal(converted(graph), cases[i].bytes);
+	}
+}
 
-			if (!found && t->op && strcmp(t->op, "_to_copy") == 0 && t->geom && t->geom->dim[0] == 128 && t->geom->dim[1] == 512)
-				found = t->nbytes;
-		}
-		assert_int_equal(found, cases[i].bytes);
-		release_analysis(a);
+/* The same of a module's argument g: a line that reads it tells what it is, a product, if only one value was there before the call. */
+static void
+dtype_of_an_argument(void **state)
+{
+	static const struct {
+		const char *node, *inner, *line, *back;
+		uint64_t bytes;
+	} cases[] = {
+		{"relu(%h)", "", "a = F.relu(g)", "a * m", 128 * 512 * 2},
+		{"relu(%h)", "", "a = g.relu().to(b.dtype)", "a * m", 128 * 512 * 2},
+		{"relu(%h)", "/\"m.f\":\"F\"", "a = self.f(g)", "a * m", 128 * 512 * 2},
+		{"relu(%h)", "", "a = F.relu(gg, self.g, g=1)", "a * m", 128 * 512 * 4},
+		{"relu(%h)", "", "a = F.relu(b, g.size(0))", "a * m", 128 * 512 * 4},
+		{"mul(%h, %z)", "", "a = g * b", "a * m", 128 * 512 * 4},          /* that line does not tell which, and no other does */
+		{"mul(%h, %z)", "", "a = g * b", "g * m", 128 * 512 * 2},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		char graph[2048];
+
+		strcpy(graph, "memcrest-ir 1\ninput %x : fp32[128, 256]\ninput %z : fp32[128, 512]\ninput %mask : int64[128, 512]\nparam %w \"fc.weight\" : fp32[512, 256] trainable\n"
+		    "%h : fp32[128, 512] = linear(%x, %w) !1 \"h = F.linear(x, self.fc.weight)\"\n%a : fp32[128, 512] = ");
+		strcat(strcat(strcat(graph, cases[i].node), " @\"m\":\"M\""), cases[i].inner);
+		strcat(strcat(strcat(graph, " !2 \"y = self.m(h, z, mask)\" !11 \""), cases[i].line), *cases[i].inner ? "\" !21 \"return F.relu(x)" : "");
+		strcat(graph, "\"\n%m : fp32[128, 512] = to(%mask, fp32) @\"m\":\"M\" !2 \"y = self.m(h, z, mask)\" !12 \"m = mask.to(g.dtype)\"\n");
+		strcat(strcat(graph, *cases[i].back == 'g' ? "%y : fp32[128, 512] = mul(%h, %m)" : "%y : fp32[128, 512] = mul(%a, %m)"), " @\"m\":\"M\" !2 \"y = self.m(h, z, mask)\" !13 \"return ");
+		strcat(strcat(graph, cases[i].back), "\"\n%l : fp32[] = sum(%y) !3 \"return y.sum()\"\noutput %l\n");
+		assert_int_equal(converted(graph), cases[i].bytes);
 	}
 }
 
@@ -210,7 +273,7 @@ dtype_of_what_takes_it(void **state)
 int
 main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(names), cmocka_unit_test(logits_outlive_the_loss), cmocka_unit_test(dtype_of_a_name), cmocka_unit_test(dtype_that_is_wanted),
+	const struct CMUnitTest tests[] = {cmocka_unit_test(names), cmocka_unit_test(logits_outlive_the_loss), cmocka_unit_test(dtype_of_a_name), cmocka_unit_test(dtype_of_an_argument), cmocka_unit_test(dtype_of_what_was_filled), cmocka_unit_test(dtype_that_is_wanted),
 	    cmocka_unit_test(dtype_of_what_takes_it)};
 
 	return cmocka_run_group_tests_name("names", tests, NULL, NULL);

@@ -37,7 +37,7 @@ casts_find_readers(struct casts *k)
 static bool
 is_view(unsigned op)
 {
-	return op == OP_VIEW || op == OP_RESHAPE || op == OP_SLICE || op == OP_CONTIGUOUS || op == OP_TRANSPOSE || op == OP_PERMUTE || op == OP_FLATTEN;
+	return op == OP_VIEW || op == OP_RESHAPE || op == OP_SLICE || op == OP_SELECT || op == OP_UNSQUEEZE || op == OP_CONTIGUOUS || op == OP_TRANSPOSE || op == OP_PERMUTE || op == OP_FLATTEN;
 }
 
 /* Do logits, viewed maybe, get from node n to a cross entropy? */
@@ -61,6 +61,27 @@ casts_for_loss(const struct casts *k, uint32_t n)
 		v = next;
 	}
 	return false;
+}
+
+/* "out[:, :n] = f(h)": the node that made out, of which what node n copies becomes a part; 0 = it does not, or another call made it. */
+uint32_t
+casts_written_into(const struct casts *k, uint32_t n)
+{
+	const struct graph *g = k->g;
+	const struct arg *x = node_args(g, n);
+
+	if (g->nodes[n].op != OP_COPY || !(g->nodes[n].flags & NF_INPLACE))
+		return 0;
+	for (unsigned depth = 0; x->kind == ARG_VAL && g->vals[x->u.val].kind == VAL_NODE && depth < MOST_VIEWS; depth++) {
+		uint32_t m = g->vals[x->u.val].node;
+
+		if (!casts_same_call(k, m, n))
+			return 0;
+		if (!is_view(g->nodes[m].op))
+			return m;
+		x = node_args(g, m);
+	}
+	return 0;
 }
 
 /* ---- norms -------------------------------------------------------------------------------------------------------- */

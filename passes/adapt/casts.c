@@ -8,7 +8,7 @@
  *   zeros, ones, random numbers in the file's dtype                                            the parameters' dtype;
  *       in an fp32 file, on a line that says .dtype, the dtype of the tensor that they meet first
  *   to fp32, in an fp32 file, on a source line that says float32 and no .dtype, or the reverse "up", or "back"
- *       "m.to(h.dtype)", where a line of the same function binds h                             h's dtype (cast_names.c)
+ *       "m.to(h.dtype)", where a line of the same function binds h, or reads it as an argument   h's dtype (cast_names.c)
  *   to fp32, in an fp32 file, otherwise: "back" if its operand comes, inside the same module call, from an earlier "up"
  *       of that call, or is a floating-point input; otherwise "up"
  *
@@ -87,6 +87,18 @@ casts_back(struct casts *k, uint32_t n, uint32_t up)
 		*dtype = (struct arg){.kind = ARG_DTYPE_OF, .u.val = before};
 	else
 		*dtype = arg_dtype(k->a->plan.param_dtype);
+}
+
+/* What a call fills with what it cast up is no less made of it. */
+static void
+derive_written(struct casts *k, uint32_t n)
+{
+	uint32_t into = k->up[n] ? casts_written_into(k, n) : 0;
+
+	if (into && !k->up[into]) {
+		k->up[into] = k->up[n];
+		k->given[into] = k->given[n];
+	}
 }
 
 static bool
@@ -285,7 +297,9 @@ convert(struct casts *k, uint32_t n, uint32_t src)
 		casts_back(k, n, 0);
 	else if (!low && same && (casts_for_loss(k, n) || casts_begins_norm(k, n)))
 		up = true;
-	else if (!low && same && (is_returned(k, n, x, y) || casts_meets_low(k, n)))
+	else if (!low && same && is_returned(k, n, x, y))
+		casts_back(k, n, src);
+	else if (!low && same && casts_meets_low(k, n))
 		casts_back(k, n, 0);
 	else if ((low && dtype->dtype == g->file_dtype) || on_device || (g->vals[x].kind == VAL_INPUT && dtype_is_float(g->vals[x].dtype)) || (!low && src))
 		casts_back(k, n, src);
@@ -455,6 +469,7 @@ pass_casts(struct analysis *a)
 		else
 			k.up[n] = computes_in_fp32(g, n) ? n : src;
 		k.given[n] = k.up[n] == n ? n : k.up[n] ? given : 0;
+		derive_written(&k, n);
 		convert_new(&k, n);
 		k.table[n] = (uint8_t)makes_table(&k, n);
 		convert_mask(&k, n);

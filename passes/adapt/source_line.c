@@ -110,3 +110,21 @@ line_dtype_of(struct str text)
 		return S("");
 	return name;
 }
+
+bool
+line_reads(struct str text, struct str name)
+{
+	static const char *const asked[] = {".dtype", ".shape", ".device", ".size("};
+
+	for (uint32_t i = 0; name.n && i + name.n <= text.n; i++) {
+		struct str rest = str_sub(text, i, text.n);
+		bool whole = str_starts(rest, name) && (!i || (!line_name_char(text.p[i - 1]) && text.p[i - 1] != '.')) && (rest.n == name.n || !line_name_char(rest.p[name.n]));
+		bool read = whole;
+
+		for (size_t k = 0; whole && k < sizeof asked / sizeof asked[0]; k++)
+			read &= !str_starts(str_sub(rest, name.n, rest.n), str_of(asked[k]));
+		if (read && (rest.n == name.n || rest.p[name.n] != '='))
+			return true;
+	}
+	return false;
+}

@@ -164,6 +164,24 @@ eager_unfold(struct raiser *r)
 	return write_unfold(r, x, axis, index, turned);
 }
 
+/* nn.Unfold gives [N, C * kh * kw, L]; the optimiser joined the view that makes it so with the model's own. */
+static void
+columns_as(struct raiser *r, uint32_t unfolded)
+{
+	int64_t dim[MAX_RANK];
+	unsigned rank;
+	uint32_t n;
+
+	if (!eager_size(r, node_outs(r->g, r->s.n)[0], dim, &rank) || rank == 3) {
+		eager_results(r, unfolded);
+		return;
+	}
+	n = eager_node(r, OP_VIEW, 1);
+	eager_tensor(r, n, "self", eager_out(r, unfolded));
+	eager_ints(r, n, "size", dim, rank);
+	eager_results(r, n);
+}
+
 /* nn.Unfold: both spatial axes of a picture, which may be padded. */
 bool
 eager_im2col(struct raiser *r)
@@ -192,7 +210,7 @@ eager_im2col(struct raiser *r)
 	eager_ints(r, n, "dilation", one, 2);
 	eager_ints(r, n, "padding", (const int64_t[]){pad[2], pad[3]}, 2);
 	eager_ints(r, n, "stride", (const int64_t[]){step_of(dim[2], rows[0], rows[1]), step_of(dim[3], columns[0], columns[1])}, 2);
-	eager_results(r, n);
+	columns_as(r, n);
 	return true;
 }
 

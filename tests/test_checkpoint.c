@@ -1,0 +1,72 @@
+/* Which modules are checkpointed by default. */
+#include "test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define T "\"transformers.models.m.L\""       /* a class of that library */
+#define RECIPE "{\"optimizer\": \"sgd\", \"checkpoint\": \"non-reentrant\"}"
+
+/* The number in "N module calls are checkpointed", 0 = none. */
+static unsigned
+checkpointed(const char *graph)
+{
+	struct analysed a = test_analyse(graph, RECIPE);
+	unsigned n = 0;
+
+	for (uint32_t i = 0; i < a.r->r.nassumption; i++)
+		if (strstr(a.r->r.assumptions[i].p, "module calls are checkpointed"))
+			n = (unsigned)strtoul(a.r->r.assumptions[i].p, NULL, 10);
+	release_analysis(a);
+	return n;
+}
+
+/* Two layers that attend, two of a neck that read what they made: transformers checkpoints the layers, others whatever is repeated. */
+static void
+necks_are_not_blocks(void **state)
+{
+	static const struct {
+		const char *cls, *op;
+		unsigned want;
+	} cases[] = {{T, "softmax(%x1, 1)", 2}, {"\"N\"", "softmax(%x1, 1)", 4}, {T, "gelu(%x1)", 4}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		char graph[2048];
+
+		snprintf(graph, sizeof graph, "memcrest-ir 1\ninput %%x : fp32[128, 256]\nparam %%w \"w\" : fp32[128, 256] trainable\n%%x1 : fp32[128, 256] = mul(%%x, %%w)\n"
+		    "%%a : fp32[128, 256] = %s @\"layers.0\":%s/\"layers.0.f\":\"F\"\n%%b : fp32[128, 256] = gelu(%%a) @\"layers.1\":%s/\"layers.1.f\":\"F\"\n"
+		    "%%c : fp32[128, 256] = gelu(%%a) @\"neck.0\":%s/\"neck.0.f\":\"F\"\n%%d : fp32[128, 256] = gelu(%%b) @\"neck.1\":%s/\"neck.1.f\":\"F\"\n"
+		    "%%e : fp32[128, 256] = add(%%c, %%d)\n%%l : fp32[] = sum(%%e)\noutput %%l\n", cases[i].op, cases[i].cls, cases[i].cls, cases[i].cls, cases[i].cls);
+		assert_int_equal(checkpointed(graph), cases[i].want);
+	}
+}
+
+/* The first layer of three has a class of its own. */
+static void
+odd_ones_are_blocks(void **state)
+{
+	static const struct {
+		const char *first, *rest;
+		unsigned want;
+	} cases[] = {{"\"transformers.models.m.K\"", T, 3}, {"\"K\"", "\"L\"", 2}, {"\"K\"", T, 2}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		char graph[2048];
+
+		snprintf(graph, sizeof graph, "memcrest-ir 1\ninput %%x : fp32[128, 256]\nparam %%w \"w\" : fp32[128, 256] trainable\n%%y : fp32[128, 256] = mul(%%x, %%w)\n"
+		    "%%a : fp32[128, 256] = gelu(%%y) @\"layers.0\":%s/\"layers.0.f\":\"F\"\n%%b : fp32[128, 256] = gelu(%%a) @\"layers.1\":%s/\"layers.1.f\":\"F\"\n"
+		    "%%c : fp32[128, 256] = gelu(%%b) @\"layers.2\":%s/\"layers.2.f\":\"F\"\n%%l : fp32[] = sum(%%c)\noutput %%l\n", cases[i].first, cases[i].rest, cases[i].rest);
+		assert_int_equal(checkpointed(graph), cases[i].want);
+	}
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(necks_are_not_blocks), cmocka_unit_test(odd_ones_are_blocks)};
+
+	return cmocka_run_group_tests_name("checkpoint", tests, NULL, NULL);
+}
