@@ -36,6 +36,8 @@ struct loader {
 	uint16_t flags;            /* of nodes, by the region they are in */
 	uint8_t autocast;          /* likewise */
 	unsigned depth;            /* of regions */
+	bool again;                /* a region that was read before is read once more */
+	uint32_t nagain;           /* nodes read so */
 	uint32_t region_first;     /* values above it were made in the region being read */
 	struct rebound *rebound;   /* names that inner regions took, to give back */
 	uint32_t nrebound, rebound_cap;

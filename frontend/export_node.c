@@ -4,6 +4,7 @@
 #include <string.h>
 
 #define IN_PLACE 0x10000u          /* in op_of: add_ and the like */
+#define MAX_AGAIN LIMIT(200000u, 20u)          /* nodes that are read a second time; where conditions nest they double */
 
 /* ---- metadata ------------------------------------------------------------------------------------------------ */
 
@@ -139,7 +140,7 @@ set_args(struct loader *l, uint32_t n, const json_t *inputs, unsigned op)
 			continue;      /* generators, pin_memory and the like */
 		if (!export_arg(l, json_object_get(in, "arg"), &a))
 			return false;
-		if (at < l->g->nodes[n].narg)
+		if ((uint32_t)at < l->g->nodes[n].narg)
 			node_args(l->g, n)[at] = a;
 	}
 	return true;
@@ -225,7 +226,10 @@ read_node(struct loader *l, const json_t *node)
 	unsigned op;
 	uint32_t n;
 
-	l->g->file_nodes++;
+	if (!l->again)
+		l->g->file_nodes++;
+	else if (++l->nagain > MAX_AGAIN)
+		return diag(l->c, DIAG_TOO_MANY, "nodes of conditions that are read again", (unsigned long long)MAX_AGAIN);
 	if (!target.n || !json_is_array(in) || !json_is_array(out))
 		return export_expected(l, "graph node", "target, inputs and outputs");
 	if (is_scalar_code(node, target))

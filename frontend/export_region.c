@@ -289,6 +289,18 @@ loop_condition(struct loader *l, const json_t *node, const json_t *graph, const 
 	return true;
 }
 
+/* The same behind a turn. */
+static bool
+condition_again(struct loader *l, const json_t *node, const json_t *graph, const struct tensors *in, struct arg *out)
+{
+	bool again = l->again, ok;
+
+	l->again = true;
+	ok = loop_condition(l, node, graph, in, out);
+	l->again = again;
+	return ok;
+}
+
 /* while_loop(condition, body, carried, others): the body gets both and returns the carried ones. */
 static bool
 read_while(struct loader *l, const json_t *node, const struct region *r)
@@ -312,7 +324,7 @@ read_while(struct loader *l, const json_t *node, const struct region *r)
 	if (!read_region(l, r[1].graph, &in, &next))
 		return false;
 	memcpy(in.val, next.val, carried * sizeof *in.val);
-	if (!loop_condition(l, node, r[0].graph, &in, &cond))
+	if (!condition_again(l, node, r[0].graph, &in, &cond))
 		return false;
 	n = new_node(l, node, OP_ENDLOOP, 1 + carried, carried);
 	node_args(l->g, n)[0] = cond;

@@ -157,7 +157,7 @@ node_new(struct graph *g, unsigned op, uint32_t narg, uint32_t nout)
 	ROOM(g->c->a, g->args, g->narg, g->arg_cap, narg);
 	ROOM(g->c->a, g->ids, g->nid, g->id_cap, nout);
 	g->nodes[g->nnode] = (struct node){
-		.op = (uint16_t)op, .narg = (uint16_t)narg, .nout = (uint16_t)nout, .arg = g->narg, .out = g->nid,
+		.op = (uint16_t)op, .narg = narg, .nout = nout, .arg = g->narg, .out = g->nid,
 	};
 	memset(g->args + g->narg, 0, narg * sizeof *g->args);
 	memset(g->ids + g->nid, 0, nout * sizeof *g->ids);
@@ -202,7 +202,7 @@ node_arg(const struct graph *g, uint32_t n, const char *name)
 {
 	int i = op_arg_index(g->nodes[n].op, str_of(name));
 
-	return i >= 0 && i < g->nodes[n].narg ? node_args(g, n) + i : NULL;
+	return i >= 0 && (uint32_t)i < g->nodes[n].narg ? node_args(g, n) + i : NULL;
 }
 
 uint32_t *

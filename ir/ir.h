@@ -188,7 +188,7 @@ struct node {
 	uint16_t flags;
 	uint8_t modality;
 	uint8_t autocast;          /* of the file's own: 0 = none says, else the dtype that it casts to, or AUTOCAST_OFF */
-	uint16_t narg, nout;
+	uint32_t narg, nout;
 	uint32_t arg;              /* first of narg entries in graph.args, in schema order */
 	uint32_t out;              /* first of nout entries in graph.ids: the values made */
 	uint32_t scope;            /* innermost module call around it */

@@ -19,12 +19,12 @@ run() {
 	[ $code != 2 ] || [ -s "$tmp/err" ] || echo "not ok - $name gave no reason"
 }
 
-for kind in chain wide inputs aliases params modules fork overflow symbols; do
+for kind in chain wide inputs aliases params modules fork overflow symbols operands; do
 	"$generate" $kind 10000 >"$tmp/g.ir"
 	run "$kind of 10,000" 4 2000000 estimate "$tmp/g.ir" -f json
 	run "$kind of 10,000, eight steps of checkpoints" 4 2000000 estimate "$tmp/g.ir" --checkpoint non-reentrant --precision bf16-mixed --grad_accum 8
 done
-for kind in chain inputs aliases params; do
+for kind in chain inputs aliases params operands; do
 	"$generate" $kind 1000000 >"$tmp/g.ir"
 	run "$kind of 1,000,000 in little memory" 10 700000 estimate "$tmp/g.ir" --limit-memory 256MiB
 done
@@ -40,3 +40,8 @@ for size in 0 1 18446744073709551615 9223372036854775807; do
 	run "a limit of $size" 2 500000 estimate fixtures/models/mlp.pt2 --dim batch=2 --limit-memory $size
 done
 run "very many accumulated batches" 10 1000000 estimate fixtures/models/mlp.pt2 --dim batch=2 --grad_accum 2147483647
+
+# regions within each other, and turns without end
+for f in fixtures/bad/nested*.pt2 fixtures/bad/turns.pt2; do
+	run "$f" 2 1000000 estimate "$f" --dim batch=4
+done

@@ -10,6 +10,7 @@
  *     fork      one value that N operators keep for backward
  *     overflow  dims whose product exceeds 64 bits
  *     symbols   N symbolic sizes, each an input's
+ *     operands  N operands of one node
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -116,6 +117,15 @@ symbols(unsigned n)
 	printf("%%s : fp32[] = sum(%%t%u)\noutput %%s\n", n);
 }
 
+static void
+operands(unsigned n)
+{
+	printf("param %%w \"w\" : fp32[4] trainable\n%%y : fp32[4] = relu(%%w)\n%%z : fp32[%llu] = cat([%%y", n * 4ull);
+	for (unsigned i = 1; i < n; i++)
+		printf(", %%y");
+	printf("])\n%%s : fp32[] = sum(%%z)\noutput %%s\n");
+}
+
 /* generate --run COMMAND..: runs it and prints processor time in milliseconds and memory in KiB. */
 static int
 measure(char **command)
@@ -142,7 +152,7 @@ main(int argc, char **argv)
 		void (*make)(unsigned n);
 	} kinds[] = {
 		{"chain", chain}, {"wide", wide}, {"inputs", inputs}, {"aliases", aliases}, {"params", params}, {"modules", modules}, {"fork", forked},
-		{"overflow", overflow}, {"symbols", symbols},
+		{"overflow", overflow}, {"symbols", symbols}, {"operands", operands},
 	};
 
 	if (argc > 2 && strcmp(argv[1], "--run") == 0)
@@ -153,6 +163,6 @@ main(int argc, char **argv)
 			kinds[i].make((unsigned)strtoul(argv[2], NULL, 10));
 			return fflush(stdout) != 0;
 		}
-	fprintf(stderr, "usage: generate chain|wide|inputs|aliases|params|modules|fork|overflow|symbols N\n");
+	fprintf(stderr, "usage: generate chain|wide|inputs|aliases|params|modules|fork|overflow|symbols|operands N\n");
 	return 2;
 }

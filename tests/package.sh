@@ -9,6 +9,7 @@ head -1 packaging/debian/changelog | grep -q "($version)"; say $? "the Debian ch
 for flag in $("$memcrest" --help | grep -o -- '--limit-[a-z]*'); do
 	grep -q -- "$flag" SECURITY.md; say $? "SECURITY.md has $flag"
 done
+grep -qx build .dockerignore; say $? "a container is not built from this machine's objects"
 for f in packaging/debian/*.install; do
 	[ -s "$f" ]; say $? "$f lists files"
 done

@@ -4,6 +4,8 @@
  */
 #include "test.h"
 
+#include <stdlib.h>
+
 #define HEAD "memcrest-ir 1\ninput %x : fp32[128, 256]\nparam %w \"fc.weight\" : fp32[512, 256] trainable\n"
 
 enum { X = 131072, W = 524288, Y = 262144, U = 512, BASE = X + W };
@@ -188,13 +190,34 @@ fused_loss(void **state)
 	release_analysis(a);
 }
 
+/*
+ * 70,000 operands of one node, which is more than 16 bits count: z = y 70,000 times, 1,120,000 bytes, in blocks of 512 1,120,256. Forward: w, y (which relu keeps), z and the
+ * loss. Backward: the root; z's and the pieces' gradients are views of it; they are added up one by one, two of them at a time: the sum so far and the next.
+ */
+static void
+many_operands(void **state)
+{
+	const struct want w = {2 * U + 1120256 + U, 3 * U + U + U + U, 2 * U, 3 * U};
+	struct buf text = {0};
+
+	(void)state;
+	buf_str(&text, S("memcrest-ir 1\nparam %w \"w\" : fp32[4] trainable\n%y : fp32[4] = relu(%w)\n%z : fp32[280000] = cat([%y"));
+	for (unsigned i = 1; i < 70000; i++)
+		buf_str(&text, S(", %y"));
+	buf_str(&text, S("])\n%l : fp32[] = sum(%z)\noutput %l\n"));
+	buf_put(&text, "", 1);
+	assert_false(text.failed);
+	check(text.p, "{\"optimizer\": \"sgd\"}", &w, &w);
+	free(text.p);
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(fused_loss),
 		cmocka_unit_test(linear_sgd), cmocka_unit_test(linear_adamw), cmocka_unit_test(relu_saves_its_result), cmocka_unit_test(frozen_weight),
-		cmocka_unit_test(autocast), cmocka_unit_test(reshape_as_copies), cmocka_unit_test(two_uses), cmocka_unit_test(accumulation), cmocka_unit_test(checkpointed_blocks),
+		cmocka_unit_test(autocast), cmocka_unit_test(reshape_as_copies), cmocka_unit_test(two_uses), cmocka_unit_test(accumulation), cmocka_unit_test(checkpointed_blocks), cmocka_unit_test(many_operands),
 	};
 
 	return cmocka_run_group_tests_name("hand", tests, NULL, NULL);

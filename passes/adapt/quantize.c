@@ -150,7 +150,7 @@ replace(struct quantizer *q, uint32_t n, struct arg state)
 	}
 	g->nodes[n].op = (uint16_t)op;
 	g->nodes[n].arg = g->narg;
-	g->nodes[n].narg = (uint16_t)narg;
+	g->nodes[n].narg = narg;
 	g->narg += narg;
 }
 

@@ -481,6 +481,8 @@ build_strided_zeros(struct call *c, const struct operand *x, unsigned n, unsigne
 
 /* ---- several views: the operator's results ---------------------------------------------------------------- */
 
+#define MAX_PIECES LIMIT(1000000, 64)
+
 static void
 push_result(struct call *c, uint32_t t)
 {
@@ -506,6 +508,8 @@ build_split(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 	for (uint32_t i = 0; size->kind == ARG_INTS ? i < size->n : (left > 0 || i == 0); i++) {
 		int64_t piece = size->kind == ARG_INTS ? size->u.ints[i] : size->u.i;
 
+		if (i == MAX_PIECES)
+			return out_of_range(c);
 		out.dim[d] = piece < left ? piece : left;
 		left -= out.dim[d];
 		push_result(c, view_of(c, x, out));
@@ -521,7 +525,7 @@ build_unbind(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 
 	(void)n;
 	(void)dt;
-	if (d < 0 || !out.rank)
+	if (d < 0 || !out.rank || out.dim[d] > MAX_PIECES)
 		return out_of_range(c);
 	count = out.dim[d];
 	remove_dim(&out, (unsigned)d);

@@ -11,7 +11,7 @@
  */
 #include "lower.h"
 
-#include <string.h>
+#include <stdlib.h>
 
 struct checkpoint_frame {
 	uint32_t holders;
@@ -49,25 +49,55 @@ is_keyword(const struct sim *s, uint32_t v, uint32_t first)
 	return geom_at(s, s->env[v])->rank > 0 && s->g->scopes[s->g->nodes[x->node].scope].depth < s->g->scopes[caller->scope].depth;
 }
 
-/* Values from outside that the block reads, and keywords, in order of their ids. */
+static void
+find_readers(struct sim *s)
+{
+	const struct graph *g = s->g;
+
+	s->last_use = NEW(s->own, uint32_t, g->nval);
+	for (uint32_t k = 1; k < g->nnode; k++)
+		for (struct operands it = operands_of(g, k); operand_next(&it);)
+			s->last_use[it.val] = k;
+	for (uint32_t i = 0; i < g->noutput; i++)
+		s->last_use[g->outputs[i]] = g->nnode;
+	s->whole = NEW(s->own, uint32_t, g->nval);
+	for (uint32_t v = 1; v < g->nval; v++)
+		if (g->vals[v].kind == VAL_NODE && (g->vals[v].dtype == DT_INT64 || !g->vals[v].dtype))
+			s->whole[s->nwhole++] = v;
+}
+
+static int
+by_id(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Values from outside that the block reads, and keywords, in order of their ids. There may be many blocks: only what a block reads is looked at. */
 static uint32_t
 block_args(struct sim *s, uint32_t first, uint32_t last, uint32_t **out)
 {
-	const struct graph *g = s->g;
-	uint32_t n = 0;
-	bool *needed = NEW(s->c->a, bool, g->nval);
+	uint32_t *v = NULL, n = 0, cap = 0, unique = 0;
 
 	for (uint32_t k = first; k <= last; k++)
-		for (struct operands it = operands_of(g, k); operand_next(&it);)
-			needed[it.val] = !made_inside(s, it.val, first, last);
-	for (uint32_t v = 1; v < g->nval; v++)
-		n += needed[v] = needed[v] ? g->vals[v].kind == VAL_NODE && s->env[v] : is_keyword(s, v, first);
-	*out = NEW(s->c->a, uint32_t, n + 1);
-	n = 0;
-	for (uint32_t v = 1; v < g->nval; v++)
-		if (needed[v])
-			(*out)[n++] = v;
-	return n;
+		for (struct operands it = operands_of(s->g, k); operand_next(&it);)
+			if (s->g->vals[it.val].kind == VAL_NODE && !made_inside(s, it.val, first, last) && s->env[it.val]) {
+				ROOM(s->c->a, v, n, cap, 1);
+				v[n++] = it.val;
+			}
+	for (uint32_t i = 0; i < s->nwhole; i++)
+		if (is_keyword(s, s->whole[i], first)) {
+			ROOM(s->c->a, v, n, cap, 1);
+			v[n++] = s->whole[i];
+		}
+	if (n)
+		qsort(v, n, sizeof *v, by_id);
+	for (uint32_t i = 0; i < n; i++)
+		if (!unique || v[unique - 1] != v[i])
+			v[unique++] = v[i];
+	*out = v;
+	return unique;
 }
 
 static void
@@ -205,21 +235,6 @@ checkpoint_closure_drop(struct sim *s, void *closure)
 		tensor_drop(s, c->held[i]);
 }
 
-static bool
-leaves_block(const struct sim *s, uint32_t v, uint32_t last)
-{
-	const struct graph *g = s->g;
-
-	for (uint32_t k = last + 1; k < g->nnode; k++)
-		for (struct operands it = operands_of(g, k); operand_next(&it);)
-			if (it.val == v)
-				return true;
-	for (uint32_t i = 0; i < g->noutput; i++)
-		if (g->outputs[i] == v)
-			return true;
-	return false;
-}
-
 static void
 find_outputs(struct sim *s, struct closure *c)
 {
@@ -228,7 +243,7 @@ find_outputs(struct sim *s, struct closure *c)
 		for (uint32_t i = 0; i < s->g->nodes[k].nout; i++) {
 			uint32_t v = node_outs(s->g, k)[i];
 
-			if (v && s->env[v] && c->nout < MAX_SLOTS_OUT && leaves_block(s, v, c->last))
+			if (v && s->env[v] && c->nout < MAX_SLOTS_OUT && s->last_use[v] > c->last)
 				c->out[c->nout++] = v;
 		}
 }
@@ -247,12 +262,12 @@ record_block(struct sim *s, struct closure *c, const uint32_t *args)
 	}
 	x = &s->fns[fn];
 	x->closure = c;
-	x->nsaved = (uint16_t)n;
+	x->nsaved = n;
 	x->saved = pool_get(s->pool, n, sizeof *x->saved);
 	n = 0;
 	for (uint32_t i = 0; i < c->narg; i++) {
 		if (needs_grad(s, args[i])) {
-			x->saved[n].elem = (uint16_t)i;
+			x->saved[n].elem = i;
 			x->saved[n++].tensor = tensor_hold(s, args[i]);
 		} else {
 			c->held[i] = tensor_hold(s, args[i]);
@@ -350,6 +365,8 @@ checkpoint_backward(struct sim *s, uint32_t fn, const uint32_t *grads, uint32_t 
 void
 checkpoint_block(struct sim *s, const struct block *b)
 {
+	if (!s->last_use)
+		find_readers(s);
 	if (b->reentrant)
 		block_reentrant(s, b->first, b->last);
 	else

@@ -36,7 +36,7 @@ struct tensor {
 	uint32_t view;             /* of such a view: the node of the operator that made it, held */
 	uint32_t param;            /* of a parameter: its value */
 	uint32_t version;          /* in-place operators so far; of a view: when its history was made */
-	uint16_t out;              /* as which result of fn */
+	uint32_t out;              /* as which result of fn */
 	uint8_t flags;
 };
 
@@ -133,12 +133,12 @@ struct checkpoint_frame;
 
 struct edge {                      /* where a gradient goes: fn 0 = nowhere */
 	uint32_t fn;
-	uint16_t out;
+	uint32_t out;
 };
 
 struct saved {
 	struct ref what;
-	uint16_t elem;             /* of a list argument */
+	uint32_t elem;             /* of a list argument */
 	uint32_t tensor;           /* 0 if a checkpoint frame has it */
 	struct checkpoint_frame *frame;
 	uint32_t slot;             /* number within the frame */
@@ -148,8 +148,8 @@ enum fn_kind { FN_ROW, FN_ACCUMULATE, FN_CHECKPOINT, FN_COPY_SLICES };
 
 struct grad_fn {
 	uint8_t kind;
-	uint16_t op, nedge, nout;
-	uint16_t nsaved;
+	uint16_t op;
+	uint32_t nedge, nout, nsaved;
 	uint32_t holders;
 	uint64_t seq;              /* creation order; AccumulateGrad: the highest there is */
 	uint32_t node;             /* of the graph */
@@ -198,6 +198,8 @@ struct sim {
 	uint8_t low_dtype;         /* the recipe's autocast dtype, DT_NONE = none */
 	uint8_t param_dtype;       /* run-time dtype of parameters of the file's main dtype */
 	struct checkpoint_frame *frame;        /* saved tensors go there, NULL = onto the tape */
+	uint32_t *last_use;        /* by value: the last node that reads it, past the end if the graph returns it; since the first checkpointed block */
+	uint32_t *whole, nwhole;   /* likewise: results of nodes that may be int64 */
 	const bool *runs;          /* by node: a stage of a pipeline runs these only, NULL = all */
 	const struct plan *plan;   /* what the adapt group decided about this graph */
 	int64_t *ints;             /* graph.ints, bound */
@@ -245,7 +247,7 @@ struct call {
 	struct value arg[MAX_ARGS];
 	uint32_t out[MAX_OUTS];    /* forward: results; backward: those that were saved */
 	const uint32_t *grads;     /* backward: incoming, one a result, 0 = undefined */
-	uint16_t ngrads;
+	uint32_t ngrads;
 	const uint32_t *made;      /* backward: what has been made for each argument so far */
 	uint32_t elem;             /* backward of a list argument: which element */
 	const struct grad_fn *fn;

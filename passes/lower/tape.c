@@ -29,7 +29,7 @@ fn_new(struct sim *s, unsigned kind, unsigned nedge, unsigned nout)
 		fn = s->nfn++;
 	}
 	x = &s->fns[fn];
-	*x = (struct grad_fn){.kind = (uint8_t)kind, .nedge = (uint16_t)nedge, .nout = (uint16_t)nout, .node = s->node};
+	*x = (struct grad_fn){.kind = (uint8_t)kind, .nedge = nedge, .nout = nout, .node = s->node};
 	x->seq = kind == FN_ACCUMULATE ? UINT64_MAX : ++s->seq;
 	x->edge = pool_get(s->pool, nedge, sizeof *x->edge);
 	x->meta = pool_get(s->pool, nedge, sizeof *x->meta);
@@ -161,7 +161,7 @@ fn_attach(struct sim *s, uint32_t fn, unsigned out, uint32_t t)
 		return;
 	fn_hold(s, fn);
 	x->fn = fn;
-	x->out = (uint16_t)out;
+	x->out = out;
 	x->flags = (uint8_t)((x->flags | TF_GRAD) & ~TF_LEAF);
 	fn_drop(s, old);
 }
@@ -191,7 +191,7 @@ is_kept(const struct call *c, const struct keep *k)
 
 struct slot {
 	struct ref what;
-	uint16_t elem;
+	uint32_t elem;
 	uint32_t tensor;
 };
 
@@ -213,7 +213,7 @@ collect(const struct call *c, unsigned kind, struct slot *out, unsigned cap)
 			out[n++] = (struct slot){k->what, 0, v->u.t};
 		for (uint32_t e = 0; kind == REF_ARG && v->kind == ARG_VALS && e < v->n; e++)
 			if (v->u.ts[e] && n < cap)
-				out[n++] = (struct slot){k->what, (uint16_t)e, v->u.ts[e]};
+				out[n++] = (struct slot){k->what, e, v->u.ts[e]};
 	}
 	return n;
 }
@@ -311,7 +311,7 @@ add_saved(struct sim *s, uint32_t fn, const struct slot *slot, unsigned n)
 		}
 	}
 	x->saved = all;
-	x->nsaved = (uint16_t)(x->nsaved + n);
+	x->nsaved += n;
 }
 
 uint32_t
@@ -380,7 +380,7 @@ attach_results(struct call *c, uint32_t fn)
 {
 	struct sim *s = c->s;
 
-	s->fns[fn].nout = (uint16_t)s->nresult;
+	s->fns[fn].nout = s->nresult;
 	for (uint32_t i = 0; i < s->nresult; i++)
 		if (c->inplace && i == 0 && s->tensors[s->result[0]].base)
 			view_overwritten(s, s->result[0], fn);

@@ -379,10 +379,9 @@ list_results(struct infer *f, uint32_t n, uint32_t old, bool sized)
 
 	if (sized)
 		memcpy(t, f->s->result, count * sizeof *t);
-	f->g->nodes[n].nout = (uint16_t)(count < UINT16_MAX ? count : UINT16_MAX);
-	c.n = f->g->nodes[n].nout;
-	f->g->nodes[n].out = ids_add(f->g, NEW(f->a->c->a, uint32_t, count + 1u), c.n);
-	for (uint32_t k = 0; k < c.n; k++) {
+	f->g->nodes[n].nout = count;
+	f->g->nodes[n].out = ids_add(f->g, NEW(f->a->c->a, uint32_t, count + 1u), count);
+	for (uint32_t k = 0; k < count; k++) {
 		uint32_t v = new_result(f, 0, n, k);
 
 		size_result(f, v, t[k]);

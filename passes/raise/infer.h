@@ -13,6 +13,7 @@ enum cell_kind {
 struct cell {                      /* what a value of the old graph is at the moment */
 	uint8_t kind;
 	uint32_t n;                /* LIST */
+	uint32_t cap;              /* LIST that appending made: so many elements have room, and the one in front of them says in n how many are taken; else 0 */
 	union {
 		uint32_t val;      /* TENSOR: value of the new graph */
 		uint32_t str;      /* TEXT */

@@ -115,6 +115,22 @@ joined(struct infer *f, const struct cell *a, const struct cell *b, uint32_t nb)
 	return c;
 }
 
+/* A loop appends at each turn: what a list has behind its end is the next one's, unless it is taken. */
+static struct cell
+appended(struct infer *f, const struct cell *l, const struct cell *x)
+{
+	struct cell c = {.kind = CELL_LIST, .n = l->n + 1, .cap = l->cap, .u.list = l->u.list};
+
+	if (l->n >= l->cap || c.u.list[-1].n != l->n) {
+		c.cap = l->n < UINT32_MAX / 2 ? l->n * 2 + 1 : UINT32_MAX;
+		c.u.list = NEW(f->a->c->a, struct cell, (size_t)c.cap + 1) + 1;
+		memcpy(c.u.list, l->u.list, l->n * sizeof *l->u.list);
+	}
+	c.u.list[l->n] = *x;
+	c.u.list[-1].n = c.n;
+	return c;
+}
+
 static struct cell
 slice(struct infer *f, const struct cell *l, const struct cell *from, const struct cell *to, const struct cell *step)
 {
@@ -183,7 +199,7 @@ list(struct infer *f, const struct node *x, struct str what, const struct cell *
 	else if (str_eq(what, S("set")))
 		*out = with_element(f, &c[0], &c[1], &c[2]);
 	else if (str_eq(what, S("append")))
-		*out = joined(f, &c[0], &c[1], 1);
+		*out = appended(f, &c[0], &c[1]);
 	else if (str_eq(what, S("slice")))
 		*out = slice(f, &c[0], &c[1], &c[2], &c[3]);
 	else if (str_eq(what, S("join")) && c[1].kind == CELL_LIST)

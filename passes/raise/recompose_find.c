@@ -24,7 +24,7 @@ copy_argument(const struct pieces *p, struct str name, struct arg *out)
 {
 	for (uint32_t i = 0; i < p->nnode; i++) {
 		int at = op_arg_index(p->g->nodes[p->node[i]].op, name);
-		const struct arg *a = at >= 0 && at < p->g->nodes[p->node[i]].narg ? node_args(p->g, p->node[i]) + at : NULL;
+		const struct arg *a = at >= 0 && (uint32_t)at < p->g->nodes[p->node[i]].narg ? node_args(p->g, p->node[i]) + at : NULL;
 
 		if (!a || a->kind == ARG_NONE || a->kind == ARG_VAL || a->kind == ARG_VALS)
 			continue;

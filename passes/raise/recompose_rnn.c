@@ -174,7 +174,7 @@ set_results(const struct rnn *r)
 	for (unsigned k = 0; k < n; k++)
 		out[k] = out[k] ? out[k] : unread(r, k, k == 0 ? output : k == 1 ? state : cell);
 	g->nodes[r->p->made].out = ids_add(g, out, n);
-	g->nodes[r->p->made].nout = (uint16_t)n;
+	g->nodes[r->p->made].nout = n;
 	return true;
 }
 

@@ -189,7 +189,7 @@ gathering(struct writer *w, uint32_t n, const struct linear *l)
 	node_args(g, n)[3] = arg_int(w->seq[l->in]);
 	node_args(g, n)[4] = arg_int(w->d->ways);
 	node_args(g, n)[5] = arg_int(dim_of(g, l->in, w->seq[l->in]));
-	g->nodes[n].narg = (uint16_t)narg;
+	g->nodes[n].narg = narg;
 	g->nodes[n].op = (uint16_t)op;
 }
 
@@ -215,7 +215,7 @@ write_embedding(struct writer *w, uint32_t n)
 	memcpy(g->args + g->narg, g->args + old, count * sizeof *g->args);
 	g->nodes[n].arg = g->narg;
 	g->narg += narg;
-	g->nodes[n].narg = (uint16_t)narg;
+	g->nodes[n].narg = narg;
 	g->nodes[n].op = OP_TP_EMBEDDING;
 	node_args(g, n)[narg - 1] = arg_int(w->d->pytorch ? w->d->classes : 0);
 }
