@@ -133,8 +133,9 @@ set_args(struct loader *l, uint32_t n, const json_t *inputs, unsigned op)
 {
 	for (size_t i = 0; i < json_array_size(inputs); i++) {
 		const json_t *in = json_array_get(inputs, i);
+		struct str name = json_get_str(in, "name");    /* none: an argument of a Python function, by place */
 		struct arg a;
-		int at = op ? op_arg_index(op, json_get_str(in, "name")) : (int)i;
+		int at = op && name.n ? op_arg_index(op, name) : (int)i;
 
 		if (op && at < 0)
 			continue;      /* generators, pin_memory and the like */
@@ -198,6 +199,8 @@ find_op(struct loader *l, struct str target, bool *inplace)
 	if (!*known) {
 		if (str_starts(name, S("torch.ops.aten.")))
 			name = str_sub(name, 15, name.n);
+		else if (str_starts(name, S("torch._functorch.predispatch.")))
+			name = str_sub(name, 29, name.n);
 		*known = op_by_name(name, inplace) + 1u;
 		if (*inplace)
 			*known |= IN_PLACE;

@@ -241,12 +241,12 @@ set_unknown_args(struct script *s, uint32_t n, const struct args *a)
 static bool
 gives_list(unsigned op, struct str name, const struct args *a)
 {
-	static const char *const names[] = {"meshgrid", "broadcast_tensors", "hsplit", "vsplit", "dsplit", "tensor_split", "align_tensors", "gradient"};
+	static const char *const names[] = {"meshgrid", "broadcast_tensors", "hsplit", "vsplit", "dsplit", "tensor_split", "align_tensors", "gradient", "nonzero_numpy", "unflatten_dense_tensors"};
 
 	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
 		if (str_eq(name, str_of(names[i])))
 			return true;
-	return op == OP_SPLIT || op == OP_CHUNK || op == OP_UNBIND || (op == OP_WHERE && a->n == 1);
+	return op == OP_SPLIT || op == OP_SPLIT_COPY || op == OP_UNBIND_COPY || op == OP_CHUNK || op == OP_UNBIND || (op == OP_WHERE && a->n == 1);
 }
 
 static struct thing

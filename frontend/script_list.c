@@ -139,6 +139,14 @@ script_unpack(struct script *s, struct thing from, uint32_t n, struct thing *out
 		unpack_open(s, &from, n, out);
 		return true;
 	}
+	if (from.kind == THING_TENSOR && s->g->vals[from.val].kind == VAL_NODE && !s->g->nodes[s->g->vals[from.val].node].op) {
+		struct thing list = thing_items(s, THING_LIST, NULL, 0);       /* of an operator without a row, nobody knew that it gives several */
+
+		list.u.items->val = from.val;
+		s->g->vals[from.val].flags |= VF_LIST;
+		unpack_open(s, &list, n, out);
+		return true;
+	}
 	if (from.kind != THING_LIST && from.kind != THING_TUPLE)
 		return script_fail(s, "something that is neither list nor tuple is unpacked");
 	if (from.u.items->n != n)

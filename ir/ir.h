@@ -167,6 +167,7 @@ struct val {                       /* a tensor with one definition */
 	uint8_t fold;              /* CONST: enum fold_kind */
 	uint8_t modality;          /* enum modality, by the pass of that name */
 	uint8_t data;              /* enum data_kind: the elements are known, row-major: a slice of graph.ints or graph.floats */
+	bool guessed;              /* NODE: its type is that of what it is made of, because nobody knows better, or follows from such a one */
 	uint32_t data_at, ndata;
 	uint32_t local;            /* the name that a Python function has for it, interned; 0 = not known */
 	uint32_t local_depth;      /* which function: that many lines of its first user's stack, helpers included, are outside of it or its own */

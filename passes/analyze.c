@@ -99,8 +99,8 @@ finish(struct analysis *a, struct report *r)
 	r->assumptions = a->assumptions;
 	r->nassumption = a->nassumption;
 	r->sized = a->sized;
-	r->values = a->sized + a->unsized;
-	r->lower_bound = a->lower_bound || r->nunknown || a->unsized;
+	r->values = a->sized + a->guessed + a->unsized;
+	r->lower_bound = a->lower_bound || r->nunknown || a->guessed || a->unsized;
 	for (uint32_t i = 0; i < r->nload_diag; i++)
 		r->lower_bound |= r->load_diags[i].code == DIAG_NORM_FOLDED;       /* bytes are known to be missing */
 	if (r->lower_bound && r->verdict.fits && !a->brief)

@@ -44,7 +44,7 @@ struct analysis {
 	struct str *assumptions;   uint32_t nassumption, assumption_cap;
 	struct str *unbound;       uint32_t nunbound, unbound_cap;       /* symbols that nobody bound */
 	struct sequences *sequences;       /* of ONNX files: which tensors are in which list (raise/sequences.c) */
-	uint32_t sized, unsized, first_unsized;    /* values that the lowering could and could not size */
+	uint32_t sized, guessed, unsized, first_unsized;   /* values that the lowering could, more or less could, and could not size */
 	bool lower_bound;
 	bool scratch_missed;       /* kernels' scratch space was not always cached when the schedule was replayed */
 	bool brief;                /* a row of a sweep: nobody reads who holds the bytes */
@@ -67,6 +67,8 @@ void assume(struct analysis *, const char *fmt, ...) __attribute__((format(print
 #define PASS(name, group, when, help) bool pass_##name(struct analysis *);
 #include "pass.def"
 #undef PASS
+
+uint32_t value_looked_like(const struct graph *, uint32_t node);  /* raise/infer_guess.c: the operand that a result without a row may look like, 0 = none */
 
 /* calls.c: module calls, from the scopes of consecutive nodes */
 struct calls {

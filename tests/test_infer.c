@@ -85,6 +85,16 @@ static const struct {
 	{HEAD "%n = measure(what=\"int\", self=%x)\n%y = quantize_per_tensor(%x, float(0.5), %n, quint8)\noutput %y\n", DT_QUINT8, 2, {4, 6}, 1},
 	{HEAD "%n = measure(what=\"int\", self=%x)\n%y = mul(%x, %n)\noutput %y\n", DT_FP32, 2, {4, 6}, 1},
 	{HEAD "%l : list = split(%x, [4, 2], 1)\n%p = list(what=\"get\", a=%l, b=-1)\n%y = relu(%p)\noutput %y\n", DT_FP32, 2, {4, 2}, 2},
+	/* 3 frequencies and 2 frames of 4 at a step of 1: 4 + 1 * 1 places, of which center takes 2 at both ends */
+	{HEAD "%z = complex(%x, %x)\n%v = view(%z, [4, 3, 2])\n%y = istft(%v, 4, 1)\noutput %y\n", DT_FP32, 2, {4, 1}, 3},
+	/* what has no row keeps the shape of what it is given, and so does what follows; a linear layer knows its own last dim */
+	{HEAD "%u = \"my.op\"(%x)\n%v = relu(%u)\n%y = linear(%v, %w)\noutput %y\n", DT_FP32, 2, {4, 8}, 3},
+	/* of operands the one with real numbers */
+	{HEAD "%i = arange(end=5)\n%u = \"my.op\"(%i, %x)\n%y = relu(%u)\noutput %y\n", DT_FP32, 2, {4, 6}, 3},
+	/* a guess of [4, 6] that does not go with [3, 8]: what is known counts */
+	{HEAD "%u = \"my.op\"(%x)\n%o = ones([3, 8])\n%y = add(%u, %o)\noutput %y\n", DT_FP32, 2, {3, 8}, 3},
+	/* n elements, which data decides, meet [4, 6] */
+	{HEAD "%n = measure(what=\"int\", self=%x)\n%a = arange(end=%n)\n%y = add(%x, %a)\noutput %y\n", DT_FP32, 2, {4, 6}, 2},
 };
 
 static void
@@ -114,6 +124,29 @@ unknown_stays_unknown(void **state)
 	no_prims(g);
 	assert_int_equal(g->vals[g->outputs[0]].rank, RANK_UNKNOWN);
 	release_analysis(a);
+}
+
+/* A value that a guess made is one of those that have no sure size, as long as nothing known agrees with it. */
+static void
+guesses_are_counted(void **state)
+{
+	static const char text[] = HEAD "%u = \"my.op\"(%x)\n%v = relu(%u)\n%z = add(%v, %x)\n%y = linear(%z, %w)\n%l = sum(%y)\noutput %l\n";
+	mc_recipe *recipe = mc_recipe_new();
+	mc_model *m = NULL;
+	mc_report *rep = NULL;
+	unsigned said = 0;
+
+	(void)state;
+	mc_recipe_set_dim(recipe, "b", 4);
+	assert_int_equal(mc_load_memory(text, sizeof text - 1, "test", NULL, &m), MC_OK);
+	assert_int_equal(mc_analyze(m, recipe, NULL, &rep), MC_INCOMPLETE);
+	assert_int_equal(rep->r.values - rep->r.sized, 2);         /* u and v; x agrees with z */
+	for (uint32_t i = 0; i < rep->r.ndiag; i++)
+		said += rep->r.diags[i].code == DIAG_GUESSED;
+	assert_int_equal(said, 1);
+	mc_report_free(rep);
+	mc_recipe_free(recipe);
+	mc_model_free(m);
 }
 
 /* What the file declares is taken as it is, even where it is not what the row would give. */
@@ -224,7 +257,7 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(shapes_are_inferred), cmocka_unit_test(unknown_stays_unknown), cmocka_unit_test(declared_values_stay), cmocka_unit_test(notes_say_what_data_decided),
+		cmocka_unit_test(shapes_are_inferred), cmocka_unit_test(unknown_stays_unknown), cmocka_unit_test(guesses_are_counted), cmocka_unit_test(declared_values_stay), cmocka_unit_test(notes_say_what_data_decided),
 		cmocka_unit_test(pieces_must_fit), cmocka_unit_test(broken_programs), cmocka_unit_test(turns_are_written_out),
 	};
 

@@ -4,6 +4,7 @@
  *   fixtures/ops/rows.gz    modules of one operator each, in several precisions, frozen in every combination
  *   fixtures/ops/further.gz the same for operators that are rarer in models: Fourier transforms, factors of matrices, distances
  *   fixtures/ops/rare.gz    and for what is left of ATen: special functions, quantiles and integrals, reductions by index, decompositions and pseudo-inverses
+ *   fixtures/ops/others.gz  copies of views, random numbers, circular padding, old and inner names of what has rows already (fixtures/ops/cases.py)
  *   fixtures/ops/jobs.gz    whole models and recipes
  *   fixtures/ops/recipes.gz small models under the recipes' rarer keys: PEFT's adapters on convolutions and embeddings, biases that train, DoRA on all three kinds of module, modules_to_save
  *
@@ -244,6 +245,13 @@ rare_operators_equal_torch(void **state)
 }
 
 static void
+other_operators_equal_torch(void **state)
+{
+	(void)state;
+	run("others", 180);
+}
+
+static void
 jobs_equal_torch(void **state)
 {
 	(void)state;
@@ -260,7 +268,7 @@ recipes_equal_torch(void **state)
 int
 main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(operators_equal_torch), cmocka_unit_test(further_operators_equal_torch), cmocka_unit_test(rare_operators_equal_torch), cmocka_unit_test(jobs_equal_torch), cmocka_unit_test(recipes_equal_torch)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(operators_equal_torch), cmocka_unit_test(further_operators_equal_torch), cmocka_unit_test(rare_operators_equal_torch), cmocka_unit_test(other_operators_equal_torch), cmocka_unit_test(jobs_equal_torch), cmocka_unit_test(recipes_equal_torch)};
 
 	return cmocka_run_group_tests_name("rows", tests, NULL, NULL);
 }

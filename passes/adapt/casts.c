@@ -279,8 +279,8 @@ convert(struct casts *k, uint32_t n, uint32_t src)
 
 	if (layout && layout->kind != ARG_NONE && same)
 		make_identity(g, n);
-	else if (!dtype_is_float(dtype->dtype))
-		;                      /* to a whole number: as written */
+	else if (!dtype_is_float(dtype->dtype) || ((dtype->dtype == DT_FP16 || dtype->dtype == DT_BF16) && dtype->dtype != g->file_dtype))
+		;                      /* to a whole number, or to 16 bits in a file of another dtype: as written */
 	else if (on_device && (g->vals[x].kind == VAL_BUFFER || g->vals[x].kind == VAL_CONST))
 		make_identity(g, n);
 	else if (g->nodes[n].flags & NF_DOWNCAST)

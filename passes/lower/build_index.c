@@ -540,6 +540,16 @@ build_sized_as(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 }
 
 uint32_t
+build_refolded(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	int64_t dim[MAX_RANK];
+	unsigned rank = call_ints(c, "input_sizes", dim, MAX_RANK);
+
+	(void)n;
+	return fresh_contiguous(c, rank, dim, dt ? dt : x->g->dtype);
+}
+
+uint32_t
 build_eye(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 {
 	int64_t rows = call_int(c, "n", 0), dim[2] = {rows, call_int(c, "m", rows)};

@@ -165,7 +165,7 @@ causal_bias(struct sim *s, const struct geom *q, const struct geom *k)
 
 /* _scaled_dot_product_attention_math: half inputs are computed in fp32. */
 static uint32_t
-math(struct sim *s, struct attention_args a)
+math(struct sim *s, struct attention_args a, uint32_t *weights)
 {
 	unsigned src = geom_at(s, a.q)->dtype;
 	uint32_t qs, ks, scores, p;
@@ -193,7 +193,7 @@ math(struct sim *s, struct attention_args a)
 	temps_drop(s, scores);
 	if (a.dropout > 0)
 		p = CALL(s, NATIVE_DROPOUT, V_TENSOR(p), V_FLOAT(a.dropout), V_BOOL(true));
-	cast(s, p, src);           /* the second result: the weights in the input's dtype, alive until the call returns */
+	*weights = cast(s, p, src);        /* the second result: the weights in the input's dtype, alive until the call returns */
 	return cast(s, CALL(s, MATMUL, V_TENSOR(p), V_TENSOR(a.v)), src);
 }
 
@@ -214,13 +214,27 @@ compose_SDPA(struct call *c)
 	struct attention_args a;
 	uint32_t mark = temps_mark(c->s);
 	enum attention kind;
+	uint32_t weights;
 
 	if (!read_args(c, &a))
 		return 0;
 	autocast_operands(c->s, &a);
 	c->s->autocast = DT_NONE;
 	kind = choose(c->s, &a);
-	return temps_keep(c->s, mark, kind == ATT_MATH ? math(c->s, a) : fused(c->s, &a, kind));
+	return temps_keep(c->s, mark, kind == ATT_MATH ? math(c->s, a, &weights) : fused(c->s, &a, kind));
+}
+
+/* The math path by its own name; its second result are the weights. */
+uint32_t
+compose_SDPA_MATH(struct call *c)
+{
+	struct attention_args a;
+	uint32_t t[2] = {0};
+
+	if (!read_args(c, &a))
+		return 0;
+	t[0] = math(c->s, a, &t[1]);
+	return call_results(c, t, 2);
 }
 
 /* ---- attention as libraries write it out ------------------------------------------------------------------------------ */

@@ -324,12 +324,14 @@ compose_REPEAT_INTERLEAVE(struct call *c)
 	return temps_keep(s, mark, do_view(s, t, g->rank, dim));
 }
 
-/* pad: constant_pad_nd, or a copying pad; circular pads copy the pieces. */
+/* pad: constant_pad_nd, or a copying pad; circular ones (compose_copies.c) copy the pieces. */
 uint32_t
 compose_PAD(struct call *c)
 {
 	const struct value *mode = call_arg(c, "mode");
 
+	if (mode->kind == ARG_STR && str_eq(mode->u.s, S("circular")))
+		return CALL(c->s, PAD_CIRCULAR, V_TENSOR(call_tensor(c, "self")), *call_arg(c, "pad"));
 	if (mode->kind == ARG_STR && !str_eq(mode->u.s, S("constant")))
 		return CALL(c->s, PAD_COPYING, V_TENSOR(call_tensor(c, "self")), *call_arg(c, "pad"));
 	return CALL(c->s, CONSTANT_PAD, V_TENSOR(call_tensor(c, "self")), *call_arg(c, "pad"));

@@ -225,3 +225,90 @@ compose_STFT(struct call *c)
 	t = call_bool(c, "return_complex") ? t : CALL(s, VIEW_AS_REAL, V_TENSOR(t));
 	return temps_keep(s, mark, t);
 }
+
+/* unfold_backward: frames that are added up to a signal */
+static uint32_t
+overlapped(struct sim *s, uint32_t frames, int64_t length, int64_t hop)
+{
+	int64_t size[2] = {geom_at(s, frames)->dim[0], length};
+
+	return CALL(s, UNFOLD_BACKWARD, V_TENSOR(frames), V_INTS(size, 2), V_INT(1), V_INT(geom_at(s, frames)->dim[2]), V_INT(hop));
+}
+
+/* Of the window, which stands in the middle of a frame if it is shorter: ones if none is given. */
+static uint32_t
+whole_window(struct call *c, int64_t n)
+{
+	struct sim *s = c->s;
+	uint32_t t = call_tensor(c, "window");
+	int64_t width = call_int(c, "win_length", n), pad[2] = {(n - width) / 2, n - width - (n - width) / 2};
+	unsigned dt = real_of(geom_at(s, call_tensor(c, "self"))->dtype);
+
+	t = t ? t : CALL(s, ONES, V_INTS(&width, 1), V_DTYPE(dt));
+	return width == n ? t : CALL(s, CONSTANT_PAD, V_TENSOR(t), V_INTS(pad, 2));
+}
+
+struct istft {
+	int64_t n, hop, length;    /* of the signal that all frames make */
+	int64_t first, last;       /* what is kept of it; behind its end are zeros */
+	bool single;
+};
+
+static bool
+read_istft(struct call *c, const struct geom *g, struct istft *p)
+{
+	int64_t cut, wanted = call_int(c, "length", -1);
+
+	p->n = call_int(c, "n_fft", 0);
+	p->hop = call_int(c, "hop_length", call_int(c, "win_length", p->n) / 4);
+	p->single = g->rank == 2;
+	if ((g->rank != 3 && !p->single) || dtype_info(g->dtype)->cat != CAT_COMPLEX || p->n < 1 || p->hop < 1 || g->dim[g->rank - 1] < 1)
+		return call_failed(c, "sizes do not fit the tensor");
+	p->length = p->n + geom_times(p->hop, g->dim[g->rank - 1] - 1);
+	cut = call_bool(c, "center") ? p->n / 2 : 0;
+	p->first = cut;
+	p->last = wanted >= 0 ? cut + wanted : p->length - cut;
+	return p->first <= p->last ? true : call_failed(c, "sizes do not fit the tensor");
+}
+
+static uint32_t
+kept_of(struct sim *s, uint32_t t, const struct istft *p)
+{
+	return CALL(s, SLICE, V_TENSOR(t), V_INT(1), V_INT(p->first), V_INT(p->last < p->length ? p->last : p->length), V_INT(1));
+}
+
+/* The frames' transforms, weighted and added up, over the squared windows that are added up the same way. */
+uint32_t
+compose_ISTFT(struct call *c)
+{
+	struct sim *s = c->s;
+	uint32_t t = call_tensor(c, "self"), mark = temps_mark(s), window, envelope, start;
+	int64_t last = 2, wide[3] = {1, 0, 0}, pad[2] = {0};
+	struct istft p = {0};
+
+	if (!t || !read_istft(c, geom_at(s, t), &p))
+		return 0;
+	wide[1] = geom_at(s, t)->dim[geom_at(s, t)->rank - 1];
+	wide[2] = p.n;
+	t = CALL(s, VIEW_AS_REAL, V_TENSOR(t));
+	t = p.single ? CALL(s, UNSQUEEZE, V_TENSOR(t), V_INT(0)) : t;
+	window = whole_window(c, p.n);
+	t = CALL(s, VIEW_AS_COMPLEX, V_TENSOR(do_transpose(s, t, 1, 2)));
+	if (call_bool(c, "return_complex"))
+		t = CALL(s, FFT_C2C, V_TENSOR(t), V_INTS(&last, 1), V_INT(0), V_BOOL(false));
+	else
+		t = CALL(s, FFT_C2R, V_TENSOR(t), V_INTS(&last, 1), V_INT(0), V_INT(p.n));
+	t = CALL(s, MUL, V_TENSOR(t), V_TENSOR(do_view(s, window, 3, (const int64_t[]){1, 1, p.n})));
+	t = overlapped(s, t, p.length, p.hop);
+	window = CALL(s, EXPAND, V_TENSOR(CALL(s, POW, V_TENSOR(window), V_INT(2))), V_INTS(wide, 3));
+	envelope = overlapped(s, window, p.length, p.hop);
+	t = kept_of(s, t, &p);
+	envelope = kept_of(s, envelope, &p);
+	start = temps_mark(s);         /* is it zero anywhere? */
+	window = temps_keep(s, start, CALL(s, LT, V_TENSOR(CALL(s, MIN_ALL, V_TENSOR(CALL(s, ABS, V_TENSOR(envelope))))), V_FLOAT(0)));
+	temps_drop(s, CALL(s, LOGICAL_NOT, V_TENSOR(window)));
+	t = CALL(s, DIV, V_TENSOR(t), V_TENSOR(envelope));
+	pad[1] = p.last - p.length;
+	t = pad[1] > 0 ? CALL(s, CONSTANT_PAD, V_TENSOR(t), V_INTS(pad, 2)) : t;
+	return temps_keep(s, mark, p.single ? CALL(s, SQUEEZE, V_TENSOR(t), V_INT(0)) : t);
+}

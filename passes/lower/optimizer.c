@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum made { STEP, CONSTRUCTOR };
+enum made { STEP, LOOP, CONSTRUCTOR };
 enum { FOREACH = 1, FORLOOP = 2 };
 
 static const struct optim {
@@ -127,6 +127,39 @@ gram(const struct geom *p, struct geom *g)
 }
 
 static bool
+one(const struct geom *p, struct geom *g)
+{
+	(void)p;
+	g->rank = 0;
+	return true;
+}
+
+static bool
+one_deep(const struct geom *p, struct geom *g)
+{
+	return one(p, g) && p->rank >= 2;
+}
+
+static bool
+one_flat(const struct geom *p, struct geom *g)
+{
+	return one(p, g) && p->rank < 2;
+}
+
+static bool
+one_matrix(const struct geom *p, struct geom *g)
+{
+	return one(p, g) && bf16(p, g);
+}
+
+/* The mean of a row factor. */
+static bool
+corner(const struct geom *p, struct geom *g)
+{
+	return rows(p, g) && columns(p, g);
+}
+
+static bool
 bytes(const struct geom *p, struct geom *g)
 {
 	g->dtype = DT_UINT8;
@@ -165,7 +198,7 @@ shape_of(struct str name)
 		shape *fn;
 	} shapes[] = {
 		{"rows", rows}, {"columns", columns}, {"deep", deep}, {"flat", flat}, {"matrix", matrix}, {"other", other}, {"bf16", bf16}, {"half", half},
-		{"gram", gram}, {"bytes", bytes}, {"paged", paged}, {"small", small}, {"blocks", blocks},
+		{"gram", gram}, {"one", one}, {"one_deep", one_deep}, {"one_flat", one_flat}, {"one_matrix", one_matrix}, {"corner", corner}, {"bytes", bytes}, {"paged", paged}, {"small", small}, {"blocks", blocks},
 	};
 
 	for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
@@ -239,13 +272,17 @@ make_tables(struct step *x, struct param *p)
 	x->has_tables = true;
 }
 
+/* part: of which of its optimizers; what "|" divides. */
 static void
-make_state(struct step *x, const struct optim *o, struct param *p)
+make_state(struct step *x, const struct optim *o, struct param *p, unsigned part)
 {
 	struct str rest = str_of(o->state), piece;
 	bool fused = x->s->r->v[RK_OPTIMIZER_IMPL].i == IMPL_FUSED;
+	unsigned at = 0;
 
-	p->has_state = true;
+	if (p->has_state & 1u << part)
+		return;
+	p->has_state |= (uint8_t)(1u << part);
 	if (str_ends(str_of(o->name), S("8bit")))
 		make_tables(x, p);
 	if (fused && o->fused && *o->fused) {
@@ -255,8 +292,24 @@ make_state(struct step *x, const struct optim *o, struct param *p)
 		x->s->sched->storages[tensor_at(x->s, t)->storage].val = p->val;
 		temps_release(x->s, mark);
 	}
-	while (rest.n && str_cut(&rest, ' ', &piece))
-		add_state(x, p, buffer(x, p->tensor, piece, "zeros_like"));
+	while (rest.n && str_cut(&rest, ' ', &piece)) {
+		if (str_eq(piece, S("|")))
+			at++;
+		else if (at == part)
+			add_state(x, p, buffer(x, p->tensor, piece, "zeros_like"));
+	}
+}
+
+/* Of all parameters that have a gradient, or of those of one dtype. */
+static void
+make_states(struct step *x, const struct optim *o, unsigned part, unsigned dtype)
+{
+	for (uint32_t i = 0; i < x->ntrained; i++) {
+		uint32_t t = x->trained[i].tensor;
+
+		if (tensor_at(x->s, t)->grad && (!dtype || geom_at(x->s, t)->dtype == dtype))
+			make_state(x, o, &x->trained[i], part);
+	}
 }
 
 void
@@ -266,10 +319,23 @@ optimizer_construct(struct step *x)
 
 	for (uint32_t i = 0; o->made == CONSTRUCTOR && i < x->ntrained; i++)
 		if (needs_grad(x->s, x->trained[i].tensor))
-			make_state(x, o, &x->trained[i]);
+			make_state(x, o, &x->trained[i], 0);
 }
 
-/* ---- the step ------------------------------------------------------------------------------------------------------- */
+/* ---- the step: a small interpreter of optim.def's programs ----------------------------------------------------------------- */
+
+#define MAX_LOCALS 16
+
+struct names {                     /* Python's names, each bound to a list; in a loop over parameters to a list of one */
+	struct local {
+		struct str name;
+		uint32_t *t, n;    /* held */
+	} at[MAX_LOCALS];
+	uint32_t n;
+	bool foreach;
+	uint32_t first, last;      /* the parameters that the program runs for .. */
+	unsigned dtype;            /* .. if they are of that one */
+};
 
 static unsigned
 dtype_of(const struct step *x, uint32_t i)
@@ -277,104 +343,127 @@ dtype_of(const struct step *x, uint32_t i)
 	return tensor_at(x->s, x->trained[i].tensor)->grad ? geom_at(x->s, x->trained[i].tensor)->dtype : DT_NONE;
 }
 
-/* Lists over all parameters of a dtype: all of one, then all of the next, alive together. */
-static void
-run_foreach(struct step *x, const struct optim *o, unsigned dtype)
+static struct local *
+local(struct names *l, struct str name)
 {
-	struct sim *s = x->s;
-	uint32_t mark = temps_mark(s);
-	struct str rest = str_of(o->foreach), piece;
-
-	while (rest.n && str_cut(&rest, ' ', &piece)) {
-		int64_t colon = str_find(piece, ':');
-		const char *kernel = str_fmt(s->c->a, "_foreach_%.*s", SFMT(str_sub(piece, 0, colon < 0 ? piece.n : (uint32_t)colon))).p;
-
-		for (uint32_t i = 0; i < x->ntrained; i++) {
-			uint32_t t = dtype_of(x, i) == dtype ? buffer(x, x->trained[i].tensor, piece, kernel) : 0;
-
-			if (t)
-				temps_take(s, t);
-		}
-	}
-	temps_release(s, mark);
+	for (uint32_t i = 0; i < l->n; i++)
+		if (str_eq(l->at[i].name, name))
+			return &l->at[i];
+	if (l->n == MAX_LOCALS)
+		return &l->at[0];      /* no row has as many */
+	l->at[l->n] = (struct local){.name = name};
+	return &l->at[l->n++];
 }
 
 static void
+bind_local(struct sim *s, struct local *v, uint32_t *t, uint32_t n)
+{
+	for (uint32_t i = 0; i < v->n; i++)
+		tensor_drop(s, v->t[i]);
+	v->t = t;
+	v->n = n;
+}
+
+static void
+alias_local(struct sim *s, struct names *l, struct str to, struct str from)
+{
+	struct local *a = local(l, to), *b = local(l, from);
+
+	if (!b->n)
+		return;
+	for (uint32_t i = 0; i < b->n; i++)
+		tensor_hold(s, b->t[i]);
+	bind_local(s, a, b->t, b->n);
+}
+
+/* "name:shape" or "~name:shape"; a list that no parameter has a place in is not made. */
+static void
+make_buffers(struct step *x, struct names *l, struct str piece)
+{
+	struct sim *s = x->s;
+	bool gone = piece.p[0] == '~';
+	struct str whole = gone ? str_sub(piece, 1, piece.n) : piece, rest = whole, name;
+	uint32_t *t = gone ? NULL : NEW(s->own, uint32_t, l->last - l->first + 1u), n = 0;
+	const char *kernel;
+
+	str_cut(&rest, ':', &name);
+	kernel = l->foreach ? str_fmt(s->c->a, "_foreach_%.*s", SFMT(name)).p : str_copy(s->c->a, name).p;
+	for (uint32_t i = l->first; i <= l->last; i++) {
+		uint32_t b = dtype_of(x, i) == l->dtype ? buffer(x, x->trained[i].tensor, whole, kernel) : 0;
+
+		if (b && gone)
+			tensor_drop(s, b);
+		else if (b)
+			t[n++] = b;
+	}
+	if (n)
+		bind_local(s, local(l, name), t, n);
+}
+
+static void
+run_program(struct step *x, struct names *l, const char *text)
+{
+	struct str rest = str_of(text), piece;
+
+	while (rest.n && str_cut(&rest, ' ', &piece)) {
+		int64_t equals = str_find(piece, '=');
+
+		if (!piece.n)
+			continue;
+		if (piece.p[0] == '-')
+			bind_local(x->s, local(l, str_sub(piece, 1, piece.n)), NULL, 0);
+		else if (equals > 0)
+			alias_local(x->s, l, str_sub(piece, 0, (uint32_t)equals), str_sub(piece, (uint32_t)equals + 1, piece.n));
+		else
+			make_buffers(x, l, piece);
+	}
+}
+
+static void
+leave(struct sim *s, struct names *l)
+{
+	for (uint32_t i = 0; i < l->n; i++)
+		bind_local(s, &l->at[i], NULL, 0);
+}
+
+/* Groups come in the order of a C++ hash table, which puts what is new in front: the last dtype that the parameters brought is the first. */
+static void
 run_groups(struct step *x, const struct optim *o)
 {
-	bool done[DT_COUNT] = {[DT_NONE] = true};
+	bool seen[DT_COUNT] = {[DT_NONE] = true};
+	struct names l = {.foreach = true, .last = x->ntrained - 1};
+	uint8_t order[DT_COUNT];
+	unsigned n = 0;
 
 	for (uint32_t i = 0; i < x->ntrained; i++) {
 		unsigned dt = dtype_of(x, i);
 
-		if (!done[dt])
-			run_foreach(x, o, dt);
-		done[dt] = true;
+		if (!seen[dt])
+			order[n++] = (uint8_t)dt;
+		seen[dt] = true;
 	}
-}
-
-#define MAX_LOCALS 12
-
-struct locals {
-	struct str name[MAX_LOCALS];
-	uint32_t t[MAX_LOCALS], n;
-	uint32_t before;           /* the last buffer of the parameter before */
-};
-
-static void
-let_go(struct sim *s, struct locals *l, struct str name)
-{
-	for (uint32_t i = 0; i < l->n; i++)
-		if (l->name[i].n && str_eq(l->name[i], name)) {
-			tensor_drop(s, l->t[i]);
-			l->t[i] = 0;
-		}
-}
-
-static void
-run_piece(struct step *x, struct locals *l, uint32_t param, struct str piece)
-{
-	struct str whole = piece, name;
-
-	if (str_eq(piece, S("="))) {
-		tensor_drop(x->s, l->before);
-		l->before = 0;
-		return;
+	while (n-- > 0) {
+		l.dtype = order[n];
+		make_states(x, o, o->always == (FOREACH | FORLOOP), l.dtype);
+		run_program(x, &l, o->foreach);
 	}
-	if (piece.p[0] == '-') {
-		let_go(x->s, l, str_sub(piece, 1, piece.n));
-		return;
-	}
-	str_cut(&piece, ':', &name);
-	if (l->n < MAX_LOCALS) {
-		l->name[l->n] = name;
-		l->t[l->n++] = buffer(x, param, whole, str_copy(x->s->c->a, name).p);
-	}
+	leave(x->s, &l);
 }
 
 static void
 run_forloop(struct step *x, const struct optim *o)
 {
-	struct locals l = {.n = 0};
+	struct names l = {.n = 0};
 
-	for (uint32_t i = 0; *o->forloop && i < x->ntrained; i++) {
-		struct str rest = str_of(o->forloop), piece;
-		uint32_t last = 0;
-
-		if (!tensor_at(x->s, x->trained[i].tensor)->grad)
-			continue;
-		while (rest.n && str_cut(&rest, ' ', &piece))
-			run_piece(x, &l, x->trained[i].tensor, piece);
-		for (uint32_t k = 0; k < l.n; k++) {
-			if (!l.t[k])
-				continue;
-			tensor_drop(x->s, last);
-			last = l.t[k];
-		}
-		tensor_drop(x->s, l.before);
-		l = (struct locals){.before = last};
+	for (uint32_t i = 0; i < x->ntrained; i++) {
+		l.first = l.last = i;
+		l.dtype = dtype_of(x, i);
+		if (l.dtype && o->made == LOOP)
+			make_state(x, o, &x->trained[i], 0);
+		if (l.dtype)
+			run_program(x, &l, o->forloop);
 	}
-	tensor_drop(x->s, l.before);
+	leave(x->s, &l);
 }
 
 void
@@ -382,17 +471,17 @@ optimizer_step(struct step *x)
 {
 	const struct optim *o = optim_of(x->s->r);
 	int64_t impl = x->s->r->v[RK_OPTIMIZER_IMPL].i;
+	bool works = !x->s->offload;   /* on the host in place */
 
 	x->s->node = 0;
-	for (uint32_t i = 0; i < x->ntrained; i++)
-		if (!x->trained[i].has_state && tensor_at(x->s, x->trained[i].tensor)->grad)
-			make_state(x, o, &x->trained[i]);
-	if (x->s->offload)         /* on the host it works in place */
-		return;
-	if (o->always ? o->always & FOREACH : impl == IMPL_FOREACH)
-		run_groups(x, o);
-	if (o->always ? o->always & FORLOOP : impl == IMPL_FORLOOP)
+	if (o->made != LOOP || !works || (!o->always && impl == IMPL_FUSED))
+		make_states(x, o, 0, DT_NONE);
+	if (works && (o->always ? o->always & FORLOOP : impl == IMPL_FORLOOP))
 		run_forloop(x, o);
+	if (o->always == (FOREACH | FORLOOP))
+		make_states(x, o, 1, DT_NONE);
+	if (works && (o->always ? o->always & FOREACH : impl == IMPL_FOREACH))
+		run_groups(x, o);
 }
 
 /* set_to_none: gradients die in the order of the parameters. */

@@ -256,7 +256,9 @@ run_step(struct step *x, unsigned step, struct pipeline *p)
 static void
 count_value(struct analysis *a, const uint8_t *dtype, uint32_t v)
 {
-	if (v && dtype[v])
+	if (v && a->g->vals[v].guessed)
+		a->guessed++;
+	else if (v && dtype[v])
 		a->sized++;
 	else if (v && a->unsized++ == 0)
 		a->first_unsized = v;
@@ -268,7 +270,7 @@ count_coverage(struct analysis *a, const uint8_t *dtype)
 {
 	const struct graph *g = a->g;
 
-	a->sized = a->unsized = a->first_unsized = 0;    /* what the sizes pass said of the file's own operators */
+	a->sized = a->guessed = a->unsized = a->first_unsized = 0;    /* what the sizes pass said of the file's own operators */
 	for (uint32_t v = 1; v < g->nval; v++)
 		if (g->vals[v].kind != VAL_NODE && g->vals[v].kind != VAL_NONE)
 			count_value(a, dtype, v);

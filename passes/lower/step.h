@@ -7,7 +7,7 @@
 struct param {
 	uint32_t val, tensor;      /* tensor is held */
 	uint32_t *state;        uint32_t nstate, state_cap;      /* optimizer's buffers, held */
-	bool has_state;
+	uint8_t has_state;         /* of which of its optimizers, a bit each */
 	bool stale;                /* zero_grad took the gradient from the parameters, but its storage is still there */
 };
 

@@ -3,7 +3,7 @@
  * constants, branches and loops become the nodes that run, and values that the file does not declare get the dtype and dims that the
  * operators' own rows give (passes/lower, run forward without tape). A graph without such things is left as it is.
  *
- * What cannot be inferred stays without dims; the lowering reports it.
+ * What cannot be inferred stays without dims, or gets those of what it is made of (infer_guess.c); either is reported.
  */
 #include "infer.h"
 
@@ -354,7 +354,7 @@ new_result(struct infer *f, uint32_t old, uint32_t n, uint32_t k)
 }
 
 static void
-size_result(struct infer *f, uint32_t v, uint32_t t)
+size_result(struct infer *f, uint32_t v, uint32_t t, bool guessed)
 {
 	struct val *x = &f->g->vals[v];
 
@@ -364,6 +364,7 @@ size_result(struct infer *f, uint32_t v, uint32_t t)
 	if (t) {
 		declare(f, v, geom_at(f->s, t));
 		f->tensor[v] = tensor_hold(f->s, t);
+		x->guessed = guessed && x->rank;
 	} else if (!x->dtype) {
 		x->dtype = (uint8_t)likely_dtype(f->g, x->node);
 	}
@@ -384,7 +385,7 @@ list_results(struct infer *f, uint32_t n, uint32_t old, bool sized)
 	for (uint32_t k = 0; k < count; k++) {
 		uint32_t v = new_result(f, 0, n, k);
 
-		size_result(f, v, t[k]);
+		size_result(f, v, t[k], sized && infer_doubtful(f, n, t[k]));
 		c.u.list[k] = (struct cell){.kind = CELL_TENSOR, .u.val = v};
 	}
 	f->cell[old] = c;
@@ -404,11 +405,15 @@ run_operator(struct infer *f, const struct node *x)
 	}
 	for (uint32_t k = 0; sized && k < MAX_OUTS && k < f->s->nresult; k++)
 		kept[k] = f->s->result[k];
+	if (!sized && x->nout)
+		kept[0] = infer_guess(f, n);
 	for (uint32_t k = 0; k < x->nout; k++) {
-		uint32_t o = f->g->ids[x->out + k], v = o ? new_result(f, o, n, k) : 0;
+		uint32_t o = f->g->ids[x->out + k], v = o ? new_result(f, o, n, k) : 0, t = k < MAX_OUTS ? kept[k] : 0;
 
 		if (v) {
-			size_result(f, v, k < MAX_OUTS ? kept[k] : 0);
+			size_result(f, v, t, t && (!sized || infer_doubtful(f, n, t)));
+			if (f->g->vals[v].guessed && !sized && f->nguess++ == 0)
+				f->first_guess = v;
 			f->cell[o] = (struct cell){.kind = CELL_TENSOR, .u.val = v};
 		}
 	}
@@ -525,5 +530,10 @@ pass_infer(struct analysis *a)
 	if (!walk(&f))
 		return false;
 	set_outputs(&f);
+	if (f.nguess) {
+		struct str first = graph_str(g, g->vals[f.first_guess].name);
+
+		diag(a->c, DIAG_GUESSED, (unsigned)f.nguess, SFMT(first));
+	}
 	return true;
 }

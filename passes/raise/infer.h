@@ -42,12 +42,17 @@ struct infer {
 	uint32_t *uses;            /* by value of the old graph */
 	struct number *value;   uint32_t nvalue; /* by value of the new graph: the number that a tensor without dims holds; of kind ARG_NONE where not known */
 	struct open_region *open;  uint32_t nopen, open_cap;
+	uint32_t nguess, first_guess;      /* results without a row that have a size for want of better; the first */
 	uint32_t pc;               /* node of the old graph that runs */
 };
 
 /* infer.c */
 uint32_t infer_tensor(struct infer *, uint32_t new_val);         /* the simulator's tensor of a value, 0 = not sized */
 struct cell infer_arg(struct infer *, const struct arg *);
+
+/* infer_guess.c */
+uint32_t infer_guess(struct infer *, uint32_t new_node);          /* what a first result without a row may look like, 0 = nothing says */
+bool infer_doubtful(struct infer *, uint32_t new_node, uint32_t tensor);  /* does the size of a result follow from guesses alone? */
 
 /* infer_value.c */
 struct number infer_value(const struct infer *, uint32_t new_val);

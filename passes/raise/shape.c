@@ -129,6 +129,37 @@ shape_node(struct shaper *s)
 	fold_node(s);
 }
 
+/* What comes from a guess is one, too. */
+static void
+spread_guesses(struct shaper *s)
+{
+	bool guessed = false;
+
+	for (struct operands it = operands_of(s->g, s->n); operand_next(&it);)
+		guessed |= s->g->vals[it.val].guessed;
+	for (unsigned k = 0; guessed && k < nout(s); k++) {
+		uint32_t v = node_outs(s->g, s->n)[k];
+
+		s->g->vals[v].guessed |= v && s->g->vals[v].rank;
+	}
+}
+
+/* An operator without a row whose result has no type is taken to keep that of an operand (infer_guess.c). */
+static void
+guess_result(struct shaper *s)
+{
+	uint32_t like = value_looked_like(s->g, s->n), v = nout(s) ? node_outs(s->g, s->n)[0] : 0;
+	struct val *x = &s->g->vals[v];
+
+	if (!v || !like || s->g->vals[like].rank == RANK_UNKNOWN || (!x->guessed && x->rank != RANK_UNKNOWN && x->dtype))
+		return;
+	put_type(s, v, type_of(s, like));
+	x = &s->g->vals[v];
+	x->guessed = true;
+	if (s->nguess++ == 0)
+		s->first_guess = v;
+}
+
 static bool
 has_onnx(const struct graph *g)
 {
@@ -143,6 +174,11 @@ report(struct shaper *s)
 {
 	if (s->contradictions)
 		diag(s->a->c, DIAG_CONTRADICTION, (unsigned)s->contradictions, SFMT(s->first_contradiction));
+	if (s->bound && s->nguess) {
+		struct str name = graph_str(s->g, s->g->vals[s->first_guess].name);
+
+		diag(s->a->c, DIAG_GUESSED, (unsigned)s->nguess, SFMT(name));
+	}
 	if (s->nbounded) {
 		struct str name = graph_str(s->g, s->first_bounded);
 
@@ -157,8 +193,12 @@ infer(struct analysis *a, bool bound)
 
 	for (s.n = 1; s.n < s.g->nnode; s.n++) {
 		resolve_sequence(&s);
-		if (op_is_onnx(s.g->nodes[s.n].op))
+		if (op_is_onnx(s.g->nodes[s.n].op)) {
 			shape_node(&s);
+			spread_guesses(&s);
+		} else if (!s.g->nodes[s.n].op) {
+			guess_result(&s);
+		}
 	}
 	resolve_selects(&s);
 	report(&s);

@@ -23,6 +23,7 @@ struct shaper {
 	struct type *out;          uint32_t out_cap;
 	uint32_t contradictions;   /* of declared types */
 	struct str first_contradiction;
+	uint32_t nguess, first_guess;      /* results of operators that have no row and no declared type */
 };
 
 #define UNKNOWN ((struct sint){0, EXPR_UNKNOWN})
