@@ -31,6 +31,9 @@ uint32_t lifetime_frame_end(const struct lifetimes *, uint32_t node, unsigned de
 /* lifetime_experts.c */
 void lifetime_of_picked(struct lifetimes *);
 
+/* lifetime_turn.c: for files without stack traces: what the turns of a loop hand on */
+void lifetime_of_turns(struct lifetimes *);
+
 /* lifetime_list.c: what loops over modules collect */
 void lifetime_of_lists(struct lifetimes *);
 
