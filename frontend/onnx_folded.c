@@ -120,6 +120,28 @@ relative_bias(struct onnx *l, uint32_t v, const char *name)
 	return table ? graph_name(l->g, causal ? S("relative causal") : S("relative")) : 0;
 }
 
+/*
+ * Rows of a table of types ("token_type_embeddings") that was read at zeros or at ones alone. Their number does not show; libraries have two. Tables
+ * of positions are read at one place as well, where a model has no positions for a part of its input.
+ */
+static uint32_t
+table_of_types(struct onnx *l, uint32_t v, const char *name, const struct spec *s)
+{
+	struct str list = info_property(l, name, FOLDED_FROM), item, full = graph_str(l->g, s->full);
+	bool one = false;
+
+	if (!str_eq(str_stem(onnx_str(name)), S("embedding")) || l->g->vals[v].rank < 2 || !full.n || !memmem(full.p, full.n, "type", 4))
+		return 0;
+	while (onnx_next_item(&list, &item)) {
+		bool same = str_eq(str_stem(item), S("zeros")) || str_eq(str_stem(item), S("ones"));
+
+		if (!same && !str_eq(item, full) && !is_number_name(item))
+			return 0;
+		one |= same;
+	}
+	return one ? graph_name(l->g, S("types")) : 0;
+}
+
 static bool
 is_upsample(struct str op)
 {
@@ -203,6 +225,8 @@ onnx_note_folded(struct onnx *l, uint32_t v, const char *name, struct spec *s)
 	l->g->vals[v].folded = ops.n ? graph_name(l->g, ops) : relative_bias(l, v, name);
 	if (!l->g->vals[v].folded)
 		l->g->vals[v].folded = resized_table(l, v, name, s);
+	if (!l->g->vals[v].folded)
+		l->g->vals[v].folded = table_of_types(l, v, name, s);
 	if (!shows_parameter(l, v))
 		return;
 	l->g->vals[v].flags = VF_TRAINABLE;

@@ -155,7 +155,7 @@ struct val {                       /* a tensor with one definition */
 	uint32_t tied;             /* PARAM: the earlier parameter whose storage it shares, 0 = none */
 	uint32_t after;            /* PARAM that a recipe added: the parameter behind which the library lists it, 0 = the last */
 	uint32_t folded;           /* CONST: the operators by which an exporter computed it, interned: "exp neg" of `full`, its own last, "t" = the matrix transposed;
-	                            * "relative", "relative causal": a table of position biases; "resized", "resized cat": positions of a picture; bool: how positions were compared, "le"; 0 = not known */
+	                            * "relative", "relative causal": a table of position biases; "resized", "resized cat": positions of a picture; "types": a table of kinds; bool: how positions were compared, "le"; 0 = not known */
 	uint8_t modality;          /* enum modality, by the pass of that name */
 	uint8_t data;              /* enum data_kind: the elements are known, row-major: a slice of graph.ints or graph.floats */
 	uint32_t data_at, ndata;

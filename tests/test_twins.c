@@ -53,6 +53,7 @@ static const struct twin {
 	{"states.onnx", "states", 12},                     /* a cell written out, in a loop of four steps: what a turn hands to the next has a name; the first states are made as they are needed */
 	{"states.legacy.onnx", "states", 24},              /* in 16 bits they are made in fp32 and converted */
 	{"codes.legacy.onnx", "codes", 8},                 /* a straight-through estimator: x + (q - x).detach(); one release is later */
+	{"pooler.onnx", "pooler", 8},                     /* types of tokens that are all zero, folded; a pooler that nothing reads; the zeros are not made anew */
 	{"equal.onnx", "equal", 0},                        /* a linear layer whose weight and bias are scaled, as StyleGAN's */
 };
 

@@ -19,7 +19,7 @@ struct unfold {
 	uint32_t *user;            /* by value: the first node that reads it */
 	unsigned count;
 	uint32_t bias[MOST_BIASES], bias_full[MOST_BIASES];          /* position biases that were made, and of which parameter */
-	unsigned nbias, nshared;
+	unsigned nbias, nshared, ntypes;
 };
 
 /* The place among the parameters that the frontend kept for it. */
@@ -324,6 +324,13 @@ is_relative(const struct unfold *u, uint32_t v)
 	return str_starts(graph_str(u->g, u->g->vals[v].folded), S("relative"));
 }
 
+/* Rows that are all of one kind: how many kinds there are, the constant does not show. */
+static bool
+is_types(const struct unfold *u, uint32_t v)
+{
+	return str_eq(graph_str(u->g, u->g->vals[v].folded), S("types"));
+}
+
 static uint32_t
 value_of(struct unfold *u, uint32_t like, const char *ending, unsigned dtype, unsigned rank, const struct sint *dim)
 {
@@ -434,7 +441,7 @@ unfold(struct unfold *u, uint32_t v, uint32_t p)
 		forget(u, v);
 		return;
 	}
-	if (is_resized(u, v) || (g->vals[v].folded && !is_relative(u, v))) {
+	if (is_resized(u, v) || (g->vals[v].folded && !is_relative(u, v) && !is_types(u, v))) {
 		if (is_resized(u, v))
 			unfold_resized(u, v, p);
 		else
@@ -450,7 +457,12 @@ unfold(struct unfold *u, uint32_t v, uint32_t p)
 	}
 	if (!view && !table && rank > 2 && dim[rank - 2].n > 1 && g->nodes[u->user[v]].op != OP_ONNX_CONCAT)
 		rows = 2;              /* queries, of which all of the batch has the same; what stands beside others is one token for all places */
-	val_shape(g, p, rows, dim + (view ? alone : rank - rows));
+	if (is_types(u, v)) {
+		val_shape(g, p, 2, (const struct sint[]){SINT(2), dim[rank - 1]});
+		u->ntypes++;
+	} else {
+		val_shape(g, p, rows, dim + (view ? alone : rank - rows));
+	}
 	if (view) {
 		n = node_before(u, OP_RESHAPE, u->user[v], v);
 		*node_arg(g, n, "self") = arg_val(p);
@@ -500,6 +512,8 @@ pass_unfold(struct analysis *a)
 		return true;
 	if (u.nbias)
 		assume(a, "tables of position biases that the exporter folded have as many rows as there are positions: how many they have is not in the file (%u)", u.nbias);
+	if (u.ntypes)
+		assume(a, "tables of types of which the exporter folded one row have two, as libraries' have (%u)", u.ntypes);
 	assume(a, "parameters that the exporter folded into constants are as large as what it kept of them (%u)", u.count);
 	graph_splice(a->g, u.nold, u.behind);
 	return true;
