@@ -1,6 +1,7 @@
 /*
  * ONNX files: parameters that the signature names and nothing reads, so that the file does not store them. One that differs from others in nothing but a
- * number, "layers.23.norm.weight" from "layers.22.norm.weight" and all the rest, is as large as these if they are all of one size.
+ * number, "layers.23.norm.weight" from "layers.22.norm.weight" and all the rest, is as large as these if they are all of one size. A library's pooler, which
+ * most heads do not read, is a square layer behind the last norm.
  */
 #include "onnx.h"
 
@@ -95,19 +96,84 @@ one_alike(struct lists *t, struct str name)
 }
 
 static void
-size_as(struct graph *g, uint32_t v, uint32_t full, uint32_t like)
+size_of(struct graph *g, const struct spec *s, unsigned dtype, unsigned rank, const struct sint *dim)
+{
+	struct val *x = &g->vals[s->val];
+
+	x->kind = VAL_PARAM;
+	x->full = s->full;
+	x->dtype = (uint8_t)dtype;
+	x->flags = VF_TRAINABLE;
+	val_shape(g, s->val, rank, dim);
+}
+
+static void
+size_as(struct graph *g, const struct spec *s, uint32_t like)
 {
 	const struct val *y = &g->vals[like];
 	struct sint dim[MAX_RANK];
 
 	for (unsigned i = 0; i < y->rank; i++)
 		dim[i] = val_dims(g, like)[y->flags & VF_TRANSPOSED ? y->rank - 1u - i : i];
-	g->vals[v].kind = VAL_PARAM;
-	g->vals[v].full = full;
-	g->vals[v].dtype = y->dtype;
-	g->vals[v].flags = VF_TRAINABLE;
-	val_shape(g, v, y->rank, dim);
+	size_of(g, s, y->dtype, y->rank, dim);
 }
+
+static bool
+is_unread(const struct onnx *l, const struct spec *s)
+{
+	return !s->buffer && !s->folded && l->g->vals[s->val].kind == VAL_NONE;
+}
+
+/* ---- poolers -------------------------------------------------------------------------------------------------------------- */
+
+/* "encoder.layers.1.output.LayerNorm.weight" */
+static bool
+is_norm(struct str name)
+{
+	for (uint32_t i = 0; i + 5 <= name.n; i++)
+		if ((name.p[i] == 'n' || name.p[i] == 'N') && memcmp(name.p + i + 1, "orm.", 4) == 0)
+			return true;
+	return false;
+}
+
+/* The vector of a norm that the module lists last in front of its pooler; 0 = none. */
+static uint32_t
+norm_before(const struct onnx *l, uint32_t at, struct str module)
+{
+	for (uint32_t i = at; i-- > 1;) {
+		struct str name = graph_str(l->g, l->spec[i].full);
+
+		if (str_starts(name, module) && !l->spec[i].buffer && has_size(l->g, l->spec[i].val) && l->g->vals[l->spec[i].val].rank == 1 && is_norm(name))
+			return l->spec[i].val;
+	}
+	return 0;
+}
+
+static void
+find_poolers(struct onnx *l)
+{
+	unsigned n = 0;
+
+	for (uint32_t i = 1; i < l->nspec; i++) {
+		struct str name = graph_str(l->g, l->spec[i].full);
+		bool weight = str_ends(name, S("pooler.dense.weight"));
+		uint32_t norm;
+		struct sint dim[2];
+
+		if (!is_unread(l, &l->spec[i]) || (!weight && !str_ends(name, S("pooler.dense.bias"))))
+			continue;
+		norm = norm_before(l, i, str_sub(name, 0, name.n - (weight ? 19u : 17u)));
+		if (!norm)
+			continue;
+		dim[0] = dim[1] = val_dims(l->g, norm)[0];
+		size_of(l->g, &l->spec[i], l->g->vals[norm].dtype, weight ? 2 : 1, dim);
+		n += weight;
+	}
+	if (n)
+		graph_note(l->g, "poolers that nothing reads, of which the file has only names, are square layers as wide as the norm in front of them (%u)", n);
+}
+
+/* ---- all of it ------------------------------------------------------------------------------------------------------------ */
 
 void
 onnx_find_alike(struct onnx *l)
@@ -120,13 +186,14 @@ onnx_find_alike(struct onnx *l)
 			note(&t, l->spec[i].val, graph_str(l->g, l->spec[i].full));
 	for (uint32_t i = 1; i < l->nspec; i++) {
 		struct spec *s = &l->spec[i];
-		uint32_t like = s->buffer || s->folded || l->g->vals[s->val].kind != VAL_NONE ? 0 : one_alike(&t, graph_str(l->g, s->full));
+		uint32_t like = is_unread(l, s) ? one_alike(&t, graph_str(l->g, s->full)) : 0;
 
 		if (!like || l->g->vals[like].rank > MAX_RANK)
 			continue;
-		size_as(l->g, s->val, s->full, like);
+		size_as(l->g, s, like);
 		n++;
 	}
 	if (n)
 		graph_note(l->g, "parameters that nothing reads, of which the file has only names, are as large as those that differ from them in a number (%u)", n);
+	find_poolers(l);
 }

@@ -120,6 +120,28 @@ position_bias(struct onnx *l, uint32_t v, const char *name)
 	return !table ? FOLD_UNKNOWN : causal ? FOLD_BIAS_CAUSAL : FOLD_BIAS;
 }
 
+/*
+ * Rows of a table of types ("token_type_embeddings") that was read at zeros or at ones alone. Their number does not show; libraries have two. Tables
+ * of positions are read at one place as well, where a model has no positions for a part of its input.
+ */
+static enum fold_kind
+table_of_types(struct onnx *l, uint32_t v, const char *name, const struct spec *s)
+{
+	struct str list = info_property(l, name, FOLDED_FROM), item, full = graph_str(l->g, s->full);
+	bool one = false;
+
+	if (!str_eq(str_stem(onnx_str(name)), S("embedding")) || l->g->vals[v].rank < 2 || !full.n || !memmem(full.p, full.n, "type", 4))
+		return FOLD_UNKNOWN;
+	while (onnx_next_item(&list, &item)) {
+		bool same = str_eq(str_stem(item), S("zeros")) || str_eq(str_stem(item), S("ones"));
+
+		if (!same && !str_eq(item, full) && !is_number_name(item))
+			return FOLD_UNKNOWN;
+		one |= same;
+	}
+	return one ? FOLD_TYPES : FOLD_UNKNOWN;
+}
+
 static bool
 is_upsample(struct str op)
 {
@@ -205,7 +227,9 @@ onnx_note_folded(struct onnx *l, uint32_t v, const char *name, struct spec *s)
 	enum fold_kind kind = ops.n ? FOLD_OPERATORS : position_bias(l, v, name);
 
 	l->g->vals[v].full = s->full;
-	l->g->vals[v].fold = (uint8_t)(kind ? kind : resized_table(l, v, name, s));
+	if (!kind)
+		kind = resized_table(l, v, name, s);
+	l->g->vals[v].fold = (uint8_t)(kind ? kind : table_of_types(l, v, name, s));
 	l->g->vals[v].folded = ops.n ? graph_name(l->g, ops) : 0;
 	if (!shows_parameter(l, v))
 		return;

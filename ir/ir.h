@@ -148,6 +148,7 @@ enum fold_kind {                   /* how an exporter computed a CONST .. */
 	FOLD_BIAS_CAUSAL,          /* .. with later positions masked */
 	FOLD_RESIZED,              /* positions of a picture, resized .. */
 	FOLD_RESIZED_CAT,          /* .. behind the row of a class token, which is not */
+	FOLD_TYPES,                /* rows of a table of types, all of one */
 	FOLD_COMPARED              /* positions, compared by the operator `folded`: "le" */
 };
 enum data_kind { DATA_NONE, DATA_INTS, DATA_FLOATS };

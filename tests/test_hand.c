@@ -4,6 +4,7 @@
  */
 #include "test.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #define HEAD "memcrest-ir 1\ninput %x : fp32[128, 256]\nparam %w \"fc.weight\" : fp32[512, 256] trainable\n"
@@ -211,6 +212,35 @@ many_operands(void **state)
 	free(text.p);
 }
 
+/*
+ * Four calls of f at the same distance, whose arguments are made by the same operators. The sum that stands where the next argument would is another value, not the
+ * argument bound anew, so that a goes when c is made of it, and c when f returns. Nothing in f is saved, whose weight does not train.
+ *   forward: k1 lives until the sum; with it c, what linear gives and its tanh: 4 X; at the product with p there are less.
+ */
+static void
+stages_are_no_turns(void **state)
+{
+	char graph[4096];
+	int n = snprintf(graph, sizeof graph, "memcrest-ir 1\ninput %%x : fp32[128, 256]\nparam %%w \"f.w\" : fp32[256, 256]\nparam %%p \"p\" : fp32[128, 256] trainable\n");
+	const uint64_t base = X + W / 2 + X;
+	struct analysed a;
+
+	(void)state;
+	for (int i = 1; i <= 4; i++) {
+		if (i == 1)
+			n += snprintf(graph + n, sizeof graph - (size_t)n, "%%c1 : fp32[128, 256] = neg(%%x)\n");
+		else
+			n += snprintf(graph + n, sizeof graph - (size_t)n, "%%m%d : fp32[128, 256] = mul(%%k%d, 0.5)\n%%a%d : fp32[128, 256] = add(%%x, %%m%d)\n"
+			    "%%s%d : fp32[128, 256] = neg(%%x)\n%%c%d : fp32[128, 256] = add(%%a%d, %%s%d)\n", i, i - 1, i, i, i, i, i, i);
+		n += snprintf(graph + n, sizeof graph - (size_t)n, "%%l%d : fp32[128, 256] = linear(%%c%d, %%w) @\"f\":\"F\"\n%%k%d : fp32[128, 256] = tanh(%%l%d) @\"f\":\"F\"\n", i, i, i, i);
+	}
+	snprintf(graph + n, sizeof graph - (size_t)n, "%%m5 : fp32[128, 256] = mul(%%k4, 0.5)\n%%a5 : fp32[128, 256] = add(%%k1, %%m5)\n"
+	    "%%z : fp32[128, 256] = mul(%%a5, %%p)\n%%l : fp32[] = sum(%%z)\noutput %%l\n");
+	a = test_analyse(graph, "{\"optimizer\": \"sgd\"}");
+	assert_int_equal(a.r->r.steps[2].phases[PH_FORWARD].tensors, base + 4 * X);
+	release_analysis(a);
+}
+
 int
 main(void)
 {
@@ -218,6 +248,7 @@ main(void)
 		cmocka_unit_test(fused_loss),
 		cmocka_unit_test(linear_sgd), cmocka_unit_test(linear_adamw), cmocka_unit_test(relu_saves_its_result), cmocka_unit_test(frozen_weight),
 		cmocka_unit_test(autocast), cmocka_unit_test(reshape_as_copies), cmocka_unit_test(two_uses), cmocka_unit_test(accumulation), cmocka_unit_test(checkpointed_blocks), cmocka_unit_test(many_operands),
+		cmocka_unit_test(stages_are_no_turns),
 	};
 
 	return cmocka_run_group_tests_name("hand", tests, NULL, NULL);

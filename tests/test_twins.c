@@ -24,7 +24,7 @@ static const struct twin {
 	{"attention_cross.onnx", "attention_cross", 0},    /* keys of another sequence */
 	{"attention_cross.legacy.onnx", "attention_cross", 0},
 	{"loop.legacy.onnx", "loop", 0},                   /* a list that a loop fills, stacked */
-	{"lists.legacy.onnx", "lists", 12},                /* chunk, split and a loop over a list; a script's chunk is slices whose bounds are computed */
+	{"lists.legacy.onnx", "lists", 0},                 /* chunk, split and a loop over a list; chunk is slices whose bounds are computed */
 	{"contiguous.onnx", "contiguous", 0},              /* optimize=False: copies are identities, which the record tells apart */
 	{"attention_weights.onnx", "attention_weights", 10},       /* the mean over the heads, which nobody reads, is not in the file, and its operand lives less long */
 	{"pools.onnx", "pools", 0},                        /* adaptive pooling: cells of unequal size, cells that overlap, cells of one size, one cell */
@@ -50,6 +50,10 @@ static const struct twin {
 	{"gated.onnx", "gated", 0},                        /* norm(x * silu(gate)), whose operands are linear layers' and in 16 bits under autocast */
 	{"rows.legacy.onnx", "rows", 4},                   /* a convolution that standardises its weights: batch_norm without running statistics; one release differs */
 	{"bias_small.onnx", "bias_small", 92},            /* the same biases, folded whole, masks and all: positions and the lowest number are not made anew */
+	{"states.onnx", "states", 12},                     /* a cell written out, in a loop of four steps: what a turn hands to the next has a name; the first states are made as they are needed */
+	{"states.legacy.onnx", "states", 24},              /* in 16 bits they are made in fp32 and converted */
+	{"codes.legacy.onnx", "codes", 8},                 /* a straight-through estimator: x + (q - x).detach(); one release is later */
+	{"pooler.onnx", "pooler", 8},                     /* types of tokens that are all zero, folded; a pooler that nothing reads; the zeros are not made anew */
 	{"equal.onnx", "equal", 0},                        /* a linear layer whose weight and bias are scaled, as StyleGAN's */
 };
 

@@ -34,6 +34,9 @@ void lifetime_of_picked(struct lifetimes *);
 /* lifetime_record.c: hidden states that hooks keep */
 void lifetime_of_recorded(struct lifetimes *);
 
+/* lifetime_turn.c: for files without stack traces: what the turns of a loop hand on */
+void lifetime_of_turns(struct lifetimes *);
+
 /* lifetime_list.c: what loops over modules collect */
 void lifetime_of_lists(struct lifetimes *);
 

@@ -284,6 +284,7 @@ lifetime_of_unnamed(struct lifetimes *l)
 	hold_for_norm(l);
 	lifetime_of_picked(l);
 	hold_parts(l);
+	lifetime_of_turns(l);
 	hold_lists(l);
 	hold_for_losses(l);
 	return_unread(l);

@@ -1,8 +1,9 @@
 /*
- * parts: slices of one axis that were one operator. Exporters write unbind as slices of size 1, each squeezed, where Python's own indexing is a gather; and
- * split of a parameter as slices. Backward of one operator joins the gradients of its results; that of many slices fills a whole tensor for each.
+ * parts: slices of one axis that were one operator. Exporters write unbind as slices of size 1, each squeezed, where Python's own indexing is a gather; split
+ * of a parameter as slices; and chunk as slices that end at multiples of a quotient, which the older exporter has computed by nodes. Backward of one operator
+ * joins the gradients of its results; that of many slices fills a whole tensor for each.
  */
-#include "shape.h"
+#include "motif.h"
 
 #include <string.h>
 
@@ -169,20 +170,42 @@ write_unbind(struct parts *p, uint32_t v, const struct cut *c)
 	return true;
 }
 
+/* The k-th ends at quotient * k: of x.chunk(k), where an index of the program would be a number. */
+static bool
+is_chunk(struct parts *p, const struct cut *c)
+{
+	uint32_t quotient = 0;
+
+	for (uint32_t i = 0; i < c->n; i++) {
+		uint32_t mul, of = 0;
+
+		p->s.n = c->node[i];
+		mul = maker_of(p->g, operand(&p->s, "ends"));
+		for (unsigned k = 0; mul && p->g->nodes[mul].op == OP_ONNX_MUL && k < 2; k++)
+			if (maker_of(p->g, operand_of(p->g, mul, k)) && p->g->nodes[maker_of(p->g, operand_of(p->g, mul, k))].op == OP_ONNX_DIV)
+				of = operand_of(p->g, mul, k);
+		if (!of || (quotient && of != quotient))
+			return false;
+		quotient = of;
+	}
+	return true;
+}
+
 static void
 write_split(struct parts *p, uint32_t v, const struct cut *c)
 {
 	int64_t size[MAX_PARTS];
 	uint32_t n;
+	bool of_param = p->g->vals[v].kind == VAL_PARAM && !(p->g->vals[v].flags & VF_TRANSPOSED) && c->axis == 0;
 
-	if (p->g->vals[v].kind != VAL_PARAM || p->g->vals[v].flags & VF_TRANSPOSED || c->axis != 0 || !is_whole(c))
+	if (!is_whole(c) || (!of_param && !is_chunk(p, c)))
 		return;
 	for (uint32_t i = 0; i < c->n; i++)
 		size[i] = c->end[i] - c->start[i];
 	n = new_node(p, OP_SPLIT, earliest(c), c->n);
 	*node_arg(p->g, n, "self") = arg_val(v);
 	*node_arg(p->g, n, "split_size") = arg_ints(p->g, size, c->n);
-	*node_arg(p->g, n, "dim") = arg_int(0);
+	*node_arg(p->g, n, "dim") = arg_int(c->axis);
 	for (uint32_t k = 0; k < c->n; k++)
 		stand_for(p, n, k, node_outs(p->g, c->node[k])[0], node_outs(p->g, c->node[k])[0]);
 }

@@ -2,7 +2,7 @@
  * record: operators that the exporter's record of its program names twice and the file has once, because both did the same. Every node of such a file
  * carries the operator of the program that it is part of, with the names of its operands; where the file has no operand of that name but one of the
  * same operator, the operator runs again, in the module that reads it: PyTorch runs both. detach is named in records alone. Of files without records
- * one such pair is known by what it computes: the mean that a norm takes away.
+ * one such pair is known by what it computes: the mean that a norm takes away; and one detach, of x + (y - x), which would be y.
  */
 #include "motif.h"
 
@@ -16,7 +16,7 @@ struct record {
 	struct strtab *names;      /* of values: those of the file, and those that were made */
 	uint32_t *val;             /* by number of a name: the value that was made for it, 0 = the file has it */
 	uint32_t val_cap;
-	unsigned count, detached, centred;
+	unsigned count, detached, centred, straight;
 };
 
 /* ---- names ------------------------------------------------------------------------------------------------------------------------ */
@@ -301,6 +301,30 @@ centre_twice(struct record *r, uint32_t square)
 	}
 }
 
+/*
+ * x + (y - x).detach() and y - x.detach() + x, a straight-through estimator: y forward, and in backward the gradient is x's. Nobody adds and takes away the same
+ * for another reason.
+ */
+static void
+straight_through(struct record *r, uint32_t n)
+{
+	struct graph *g = r->g;
+
+	if (g->nodes[n].op != OP_ONNX_ADD || g->nodes[n].fx_target)
+		return;
+	for (unsigned i = 0; i < 2; i++) {
+		uint32_t x = operand_of(g, n, i), y = operand_of(g, n, 1 - i), sub = maker_of(g, y), made;
+
+		if (!sub || g->nodes[sub].op != OP_ONNX_SUB || operand_of(g, sub, 1) != x || operand_of(g, sub, 0) == x)
+			continue;
+		made = new_node(r, OP_DETACH, op_narg(OP_DETACH), n, str_fmt(g->c->a, "%.*s_detached_%u", SFMT(graph_str(g, g->vals[y].name)), (unsigned)n));
+		*node_arg(g, made, "self") = arg_val(y);
+		*slot_of(g, n, 1 - i) = typed_like(g, made, y);
+		r->straight++;
+		return;
+	}
+}
+
 bool
 pass_record(struct analysis *a)
 {
@@ -321,10 +345,14 @@ pass_record(struct analysis *a)
 			read_node(&r, n);
 	for (uint32_t n = 1; n < r.nold; n++)
 		centre_twice(&r, n);
-	if (!r.count && !r.detached && !r.centred)
+	for (uint32_t n = 1; n < r.nold; n++)
+		straight_through(&r, n);
+	if (!r.count && !r.detached && !r.centred && !r.straight)
 		return true;
 	if (r.centred)
 		assume(a, "layer norms that are written out take the mean away twice, as libraries write them (%u)", r.centred);
+	if (r.straight)
+		assume(a, "x + (y - x) is a straight-through estimator, whose difference is detached (%u)", r.straight);
 	if (r.detached)
 		assume(a, "detach, which the exporter left out, is taken from its record of the operators (%u)", r.detached);
 	if (r.count)

@@ -19,7 +19,7 @@ struct unfold {
 	uint32_t *user;            /* by value: the first node that reads it */
 	unsigned count;
 	uint32_t bias[MOST_BIASES], bias_full[MOST_BIASES];          /* position biases that were made, and of which parameter */
-	unsigned nbias, nshared;
+	unsigned nbias, nshared, ntypes;
 };
 
 /* The place among the parameters that the frontend kept for it. */
@@ -453,6 +453,20 @@ unfold_by_shape(struct unfold *u, uint32_t v, uint32_t p)
 	}
 }
 
+/* Rows that are all of one type: how many types there are, the constant does not show. */
+static void
+unfold_types(struct unfold *u, uint32_t v, uint32_t p)
+{
+	struct graph *g = u->g;
+	struct sint dim[2] = {SINT(2), val_dims(g, v)[g->vals[v].rank - 1]};
+	uint32_t ids = positions(u, v), n;
+
+	val_shape(g, p, 2, dim);
+	n = node_on(u, OP_EMBEDDING, "weight", p, v);
+	*node_arg(g, n, "indices") = arg_val(ids);
+	u->ntypes++;
+}
+
 static void
 unfold(struct unfold *u, uint32_t v, uint32_t p)
 {
@@ -471,6 +485,8 @@ unfold(struct unfold *u, uint32_t v, uint32_t p)
 		unfold_resized(u, v, p);
 	} else if (g->vals[v].fold == FOLD_OPERATORS) {
 		unfold_operators(u, v, p);
+	} else if (g->vals[v].fold == FOLD_TYPES) {
+		unfold_types(u, v, p);
 	} else if (weight) {
 		put_in_place(u, v, p);
 		g->vals[v].kind = VAL_NONE;
@@ -512,6 +528,8 @@ pass_unfold(struct analysis *a)
 		return true;
 	if (u.nbias)
 		assume(a, "tables of position biases that the exporter folded have as many rows as there are positions: how many they have is not in the file (%u)", u.nbias);
+	if (u.ntypes)
+		assume(a, "tables of types of which the exporter folded one row have two, as libraries' have (%u)", u.ntypes);
 	assume(a, "parameters that the exporter folded into constants are as large as what it kept of them (%u)", u.count);
 	graph_splice(a->g, u.nold, u.behind);
 	return true;
