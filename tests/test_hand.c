@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define HEAD "memcrest-ir 1\ninput %x : fp32[128, 256]\nparam %w \"fc.weight\" : fp32[512, 256] trainable\n"
 
@@ -241,6 +242,31 @@ stages_are_no_turns(void **state)
 	release_analysis(a);
 }
 
+/*
+ * A custom autograd.Function, which the stack traces show: it keeps h and w and nothing that it computes. x, s and w are 3 X. forward: h, a, y. At its end h and the loss.
+ * backward: the loss, the root, h; a and y once more, a goes when y is there; y stays until the call is through: exp's gradient, then h's and w's. Outside of a Function exp
+ * would have kept y.
+ */
+static void
+custom_function(void **state)
+{
+	const struct want w = {6 * X, 8 * X + 2 * U, 5 * X, 4 * X + U};
+	static const char graph[] = "memcrest-ir 1\ninput %x : fp32[128, 256]\nparam %s \"s\" : fp32[128, 256] trainable\nparam %w \"w\" : fp32[128, 256] trainable\n"
+	    "%h : fp32[128, 256] = mul(%x, %s) !9 \"h = x * self.s\"\n"
+	    "%a : fp32[128, 256] = mul(%h, %w) !10 \"y = Scaled.apply(h, self.w)\" !3 \"a = h * w\"\n"
+	    "%y : fp32[128, 256] = exp(%a) !10 \"y = Scaled.apply(h, self.w)\" !4 \"return a.exp()\"\n"
+	    "%l : fp32[] = sum(%y) !11 \"return y.sum()\"\noutput %l\n";
+	struct analysed a = test_analyse(graph, "{\"optimizer\": \"sgd\"}");
+	unsigned hits = 0;
+
+	(void)state;
+	for (uint32_t i = 0; i < a.r->r.nassumption; i++)
+		hits += strstr(a.r->r.assumptions[i].p, "1 calls of a custom autograd.Function") != NULL;
+	assert_int_equal(hits, 1);
+	release_analysis(a);
+	check(graph, "{\"optimizer\": \"sgd\"}", &w, &w);
+}
+
 int
 main(void)
 {
@@ -248,7 +274,7 @@ main(void)
 		cmocka_unit_test(fused_loss),
 		cmocka_unit_test(linear_sgd), cmocka_unit_test(linear_adamw), cmocka_unit_test(relu_saves_its_result), cmocka_unit_test(frozen_weight),
 		cmocka_unit_test(autocast), cmocka_unit_test(reshape_as_copies), cmocka_unit_test(two_uses), cmocka_unit_test(accumulation), cmocka_unit_test(checkpointed_blocks), cmocka_unit_test(many_operands),
-		cmocka_unit_test(stages_are_no_turns),
+		cmocka_unit_test(stages_are_no_turns), cmocka_unit_test(custom_function),
 	};
 
 	return cmocka_run_group_tests_name("hand", tests, NULL, NULL);

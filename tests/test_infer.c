@@ -84,6 +84,35 @@ static const struct {
 	/* an unknown number that no size depends on: a zero point, a factor */
 	{HEAD "%n = measure(what=\"int\", self=%x)\n%y = quantize_per_tensor(%x, float(0.5), %n, quint8)\noutput %y\n", DT_QUINT8, 2, {4, 6}, 1},
 	{HEAD "%n = measure(what=\"int\", self=%x)\n%y = mul(%x, %n)\noutput %y\n", DT_FP32, 2, {4, 6}, 1},
+	/* numbers of the program: all elements, 24; a list with a new first element, [4, 3] + [2]; x is floating-point */
+	{HEAD "%n = measure(what=\"numel\", self=%x)\n%y = view(%x, [int(%n)])\noutput %y\n", DT_FP32, 1, {24}, 1},
+	{HEAD "%l = list(what=\"of\", a=[2, 3])\n%m = list(what=\"set\", a=%l, b=-2, c=4)\n%n = list(what=\"join\", a=%m, b=[2])\n%y = view(%x, %n)\noutput %y\n", DT_FP32, 3, {4, 3, 2}, 1},
+	{HEAD "%c = measure(what=\"is_floating_point\", self=%x)\nif(%c)\n%p = linear(%x, %w)\nelse()\n%q = relu(%x)\n%y = endif(%p, %q)\noutput %y\n", DT_FP32, 2, {4, 8}, 1},
+	/* what a number of the data is compared with is a truth value, which data decide: the larger side, 32 elements */
+	{HEAD "%n = measure(what=\"int\", self=%x)\n%c = math(what=\"gt\", a=%n, b=3)\nif(%c)\n%p = relu(%x)\nelse()\n%q = linear(%x, %w)\n%y = endif(%p, %q)\noutput %y\n", DT_FP32, 2, {4, 8}, 1},
+	/* statistics of 4 variables, 6 observations each */
+	{HEAD "%y = cov(%x)\noutput %y\n", DT_FP32, 2, {4, 4}, 1},
+	{HEAD "%y = corrcoef(%x)\noutput %y\n", DT_FP32, 2, {4, 4}, 1},
+	{HEAD "%v = select(%x, 0, 0)\n%y = cov(%v)\noutput %y\n", DT_FP32, 0, {0}, 2},
+	/* powers 0 to 2 of 6 elements, of as many as there are, and of each row */
+	{HEAD "%v = select(%x, 0, 0)\n%y = vander(%v, 3)\noutput %y\n", DT_FP32, 2, {6, 3}, 2},
+	{HEAD "%v = select(%x, 0, 0)\n%y = vander(%v, increasing=true)\noutput %y\n", DT_FP32, 2, {6, 6}, 2},
+	{HEAD "%y = linalg_vander(%x, N=5)\noutput %y\n", DT_FP32, 3, {4, 6, 5}, 1},
+	/* a row of 6 and a column of 4 */
+	{HEAD "%v = select(%x, 0, 0)\n%u = select(%x, 1, 0)\n%l : list = meshgrid([%v, %u])\n%p = list(what=\"get\", a=%l, b=1)\n%y = relu(%p)\noutput %y\n", DT_FP32, 2, {6, 4}, 4},
+	{HEAD "%v = select(%x, 0, 0)\n%u = select(%x, 1, 0)\n%l : list = meshgrid([%v, %u], indexing=\"xy\")\n%p = list(what=\"get\", a=%l, b=1)\n%y = relu(%p)\noutput %y\n", DT_FP32, 2, {4, 6}, 4},
+	{HEAD "%v = select(%x, 0, 0)\n%y = vstack([%v, %v])\noutput %y\n", DT_FP32, 2, {2, 6}, 2},
+	{HEAD "%s = sum(%x)\n%y = atleast_1d(%s)\noutput %y\n", DT_FP32, 1, {1}, 2},
+	{HEAD "%s = sum(%x)\n%y = atleast_2d(%s)\noutput %y\n", DT_FP32, 2, {1, 1}, 2},
+	{HEAD "%v = view(%x, [4, 2, 3])\n%l : list = dsplit(%v, 3)\n%p = list(what=\"get\", a=%l, b=0)\n%y = relu(%p)\noutput %y\n", DT_FP32, 3, {4, 2, 1}, 3},
+	{HEAD "%y = multinomial(%x, 2)\noutput %y\n", DT_INT64, 2, {4, 2}, 1},
+	/* all elements, at most */
+	{HEAD "%m = gt(%x, 0)\n%y = masked_select(%x, %m)\noutput %y\n", DT_FP32, 1, {24}, 2},
+	/* the lower triangle of 4 rows of 3: 1 + 2 + 3 + 3; two diagonals further down 0 + 0 + 1 + 2; of a million rows 3 each, less 3 */
+	{HEAD "%y = tril_indices(4, 3)\noutput %y\n", DT_INT64, 2, {2, 9}, 1},
+	{HEAD "%y = tril_indices(4, 3, -2)\noutput %y\n", DT_INT64, 2, {2, 3}, 1},
+	{HEAD "%y = tril_indices(4, 3, 9223372036854775807)\noutput %y\n", DT_INT64, 2, {2, 12}, 1},
+	{HEAD "%y = tril_indices(3000000, 3)\noutput %y\n", DT_INT64, 2, {2, 8999997}, 1},
 	{HEAD "%l : list = split(%x, [4, 2], 1)\n%p = list(what=\"get\", a=%l, b=-1)\n%y = relu(%p)\noutput %y\n", DT_FP32, 2, {4, 2}, 2},
 	/* 3 frequencies and 2 frames of 4 at a step of 1: 4 + 1 * 1 places, of which center takes 2 at both ends */
 	{HEAD "%z = complex(%x, %x)\n%v = view(%z, [4, 3, 2])\n%y = istft(%v, 4, 1)\noutput %y\n", DT_FP32, 2, {4, 1}, 3},

@@ -188,7 +188,7 @@ cross_entropy(struct analysis *a, uint32_t logits)
 	for (unsigned i = 0; i < rank; i++) {
 		d[i] = val_dims(g, logits)[i];
 		if (i + 1 < rank)
-			flat[0].n *= d[i].n;
+			flat[0].n = geom_times(flat[0].n, d[i].n);
 	}
 	flat[1] = d[rank - 1];
 	one[0] = flat[0];

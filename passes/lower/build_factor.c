@@ -437,7 +437,7 @@ build_triangular_solve_grad(struct call *c, const struct operand *x, unsigned n,
 {
 	uint32_t t = build_full(c, x, n, dt);
 
-	if (n > 1)
+	if (n > 1 && x[1].g)
 		temps_drop(c->s, build_full(c, &x[1], 1, dt));
 	return t;
 }

@@ -307,7 +307,7 @@ build_flat(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 	if (!geom_broadcast(&all, pair, 2))
 		return mismatch(c);
 	for (unsigned i = 0; i < all.rank; i++)
-		numel *= all.dim[i];
+		numel = geom_times(numel, all.dim[i]);
 	return fresh_contiguous(c, 1, &numel, dt ? dt : x[0].g->dtype);
 }
 
@@ -563,14 +563,16 @@ build_eye(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 uint32_t
 build_tril_indices(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 {
-	int64_t row = call_int(c, "row", 0), col = call_int(c, "col", 0), off = call_int(c, "offset", 0), dim[2] = {2, 0};
+	int64_t row = call_int(c, "row", 0), col = call_int(c, "col", 0), k = call_int(c, "offset", 0) + 1, dim[2] = {2, 0}, n_ramp;
 
 	(void)x;
 	(void)n;
-	for (int64_t i = 0; i < row && i < 1 << 20; i++) {
-		int64_t k = i + off + 1;
-
-		dim[1] += k < 0 ? 0 : k > col ? col : k;
-	}
+	if (row < 0 || col < 0)
+		return mismatch(c);
+	row = k < 0 ? row + k : row;           /* rows above the first element */
+	k = k < 0 ? 0 : k > col ? col : k;     /* elements of the first row; each has one more, up to all */
+	row = row < 0 ? 0 : row;
+	n_ramp = row < col - k ? row : col - k;
+	dim[1] = geom_bounded(geom_times(n_ramp, 2 * k + n_ramp - 1) / 2 + geom_times(row - n_ramp, col));
 	return fresh_contiguous(c, 2, dim, dt ? dt : DT_INT64);
 }

@@ -202,7 +202,7 @@ build_conv_tbc(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 
 	if (n < 2 || x[0].g->rank != 3 || x[1].g->rank != 3)
 		return mismatch(c);
-	dim[0] = x[0].g->dim[0] + 2 * call_int(c, "pad", 0) - x[1].g->dim[0] + 1;
+	dim[0] = x[0].g->dim[0] + geom_times(2, call_int(c, "pad", 0)) - x[1].g->dim[0] + 1;
 	dim[1] = x[0].g->dim[1];
 	dim[2] = x[1].g->dim[2];
 	return dim[0] < 0 ? mismatch(c) : fresh_contiguous(c, 3, dim, dt ? dt : x[0].g->dtype);

@@ -117,7 +117,7 @@ meta_of(const struct call *c, unsigned arg)
 		const struct value *v = &c->fn->arg[c->code->diff[i]];
 
 		if (c->code->diff[i] == arg)
-			return c->fn->meta[v->kind == ARG_VALS ? e + c->elem : e];
+			return v->kind != ARG_VALS ? c->fn->meta[e] : c->elem < v->n ? c->fn->meta[e + c->elem] : NULL;
 		e += v->kind == ARG_VALS ? v->n : 1;
 	}
 	return NULL;
@@ -352,12 +352,38 @@ push_result(struct sim *s, uint32_t t)
 	s->result[s->nresult++] = t;
 }
 
+static bool
+has_operands(const struct call *c)
+{
+	for (unsigned i = 0; i < c->code->narg; i++) {
+		unsigned kind = c->arg[i].kind;
+
+		if (c->code->required >> i & 1 && kind != ARG_VAL && kind != ARG_VALS && kind != ARG_INT && kind != ARG_FLOAT && kind != ARG_BOOL)
+			return false;
+	}
+	return true;
+}
+
+/* It could not run: one result, which is none. */
+static void
+no_result(struct call *c, const char *why)
+{
+	call_failed(c, why);
+	c->s->nresult = 0;
+	push_result(c->s, 0);
+}
+
 static void
 run_row(struct call *c)
 {
 	struct sim *s = c->s;
-	uint32_t fn = tape_begin(c), first = s->sched->nstorage;
+	uint32_t fn, first = s->sched->nstorage;
 
+	if (!has_operands(c)) {
+		no_result(c, "an operand is missing");
+		return;
+	}
+	fn = tape_begin(c);
 	s->nresult = 0;
 	for (unsigned i = 0; i < c->code->nout; i++) {
 		if (c->inplace && i == 0)
@@ -395,9 +421,7 @@ run_call(struct call *c)
 	} else if (c->code->nout) {
 		run_row(c);
 	} else {
-		call_failed(c, "operator is not modelled");
-		s->nresult = 0;
-		push_result(s, 0);
+		no_result(c, "operator is not modelled");
 	}
 	s->autocast = (uint8_t)kept;
 	return s->nresult ? s->result[0] : 0;

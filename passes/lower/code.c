@@ -374,6 +374,7 @@ parse_schema(struct op_code *code, unsigned op)
 	for (unsigned i = 0; i < code->narg; i++) {
 		code->arg[i] = names[i].name;
 		parse_default(&code->dflt[i], names[i].dflt);
+		code->required |= (uint32_t)!names[i].dflt.n << i;
 	}
 }
 
@@ -517,6 +518,19 @@ sort_keeps(struct op_code *code)
 		}
 }
 
+/* Of the arguments without a default, those that are no operands (dims, sizes) may be whatever the rules make of them. */
+static void
+find_required(struct op_code *code)
+{
+	uint32_t read = 0;
+
+	for (unsigned i = 0; i < code->ninsn; i++)
+		for (unsigned k = 0; k < code->insn[i].nref; k++)
+			if (code->insn[i].ref[k].kind == REF_ARG)
+				read |= 1u << code->insn[i].ref[k].i;
+	code->required &= read;
+}
+
 static void
 find_differentiable(struct op_code *code)
 {
@@ -544,6 +558,7 @@ compile(struct arena *a, struct op_code *code, unsigned op)
 	code->backward_name = str_fmt(a, "%s_backward", row->name).p;
 	code->insn = NEW(a, struct insn, code->ninsn + 1u);
 	memcpy(code->insn, p->insn, code->ninsn * sizeof *code->insn);
+	find_required(code);
 	code->ready = true;
 	return p->error;
 }

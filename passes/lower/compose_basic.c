@@ -165,7 +165,7 @@ compose_FLATTEN(struct call *c)
 		dim[rank++] = 1;
 	for (unsigned i = 0; i < g->rank; i++) {
 		if (i > first && i <= last)
-			dim[rank - 1] *= g->dim[i];
+			dim[rank - 1] = geom_times(dim[rank - 1], g->dim[i]);
 		else
 			dim[rank++] = g->dim[i];
 	}
@@ -313,11 +313,15 @@ compose_REPEAT_INTERLEAVE(struct call *c)
 		g = geom_at(s, self);
 		d = 0;
 	}
+	if (!self || d >= g->rank) {
+		call_failed(c, "sizes do not fit the tensor");
+		return 0;
+	}
 	memcpy(wide, g->dim, (size_t)(d + 1) * sizeof *wide);
 	wide[d + 1] = times->u.i;
 	memcpy(wide + d + 2, g->dim + d + 1, (g->rank - (size_t)d - 1) * sizeof *wide);
 	memcpy(dim, g->dim, g->rank * sizeof *dim);
-	dim[d] *= times->u.i;
+	dim[d] = geom_times(dim[d], times->u.i);
 	t = CALL(s, UNSQUEEZE, V_TENSOR(self), V_INT(d + 1));
 	t = CALL(s, EXPAND, V_TENSOR(t), V_INTS(wide, g->rank + 1u));
 	t = CALL(s, CLONE, V_TENSOR(t), V_INT(FORMAT_CONTIGUOUS));

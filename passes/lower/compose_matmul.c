@@ -199,7 +199,7 @@ sum_last(const struct geom *g, const int64_t *named, unsigned n, bool first, int
 		perm[k++] = wrap_dim(named[i], g->rank);
 	for (unsigned i = 0; i < g->rank; i++)
 		if (!summed[i] && k < MAX_RANK) {
-			*rows *= g->dim[i];
+			*rows = geom_times(*rows, g->dim[i]);
 			perm[k++] = i;
 		}
 	for (unsigned i = 0; !first && i < n && k < MAX_RANK; i++)
@@ -232,7 +232,7 @@ compose_TENSORDOT(struct call *c)
 	for (unsigned i = n; i < gb->rank; i++)
 		out[rank++] = gb->dim[pb[i]];
 	for (unsigned i = 0; i < n; i++)
-		inner *= gb->dim[pb[i]];
+		inner = geom_times(inner, gb->dim[pb[i]]);
 	matrix[0] = rows;
 	matrix[1] = inner;
 	a = do_reshape(s, CALL(s, PERMUTE, V_TENSOR(a), V_INTS(pa, ga->rank)), 2, matrix);
@@ -260,7 +260,7 @@ compose_KRON(struct call *c)
 		wa[2 * i] = geom_at(s, a)->dim[i];
 		wb[2 * i + 1] = geom_at(s, b)->dim[i];
 		wa[2 * i + 1] = wb[2 * i] = 1;
-		out[i] = wa[2 * i] * wb[2 * i + 1];
+		out[i] = geom_times(wa[2 * i], wb[2 * i + 1]);
 	}
 	t = CALL(s, MUL, V_TENSOR(do_reshape(s, a, 2 * rank, wa)), V_TENSOR(do_reshape(s, b, 2 * rank, wb)));
 	return temps_keep(s, mark, do_reshape(s, t, rank, out));

@@ -46,7 +46,7 @@ compose_GROUP_NORM(struct call *c)
 	if (!g || g->rank < 2)
 		return 0;
 	for (unsigned i = 2; i < g->rank; i++)
-		inner *= g->dim[i];
+		inner = geom_times(inner, g->dim[i]);
 	if (!g->contiguous && !geom_channels_last(g))
 		x = CALL(s, CONTIGUOUS, V_TENSOR(x));
 	t = CALL(s, GROUP_NORM_KERNEL, V_TENSOR(x), *call_arg(c, "weight"), *call_arg(c, "bias"), V_INT(g->dim[0]), V_INT(g->dim[1]), V_INT(inner),

@@ -118,6 +118,7 @@ struct op_code {
 	bool ready;
 	uint8_t nout, narg, ngrad, nkeep, ndiff, ninsn;
 	uint8_t diff[MAX_ARGS];    /* differentiable arguments, in schema order */
+	uint32_t required;         /* bits: arguments without a default that formulas have as operands */
 	struct insn *insn;
 	struct formula out[MAX_OUTS];
 	struct gradient grad[MAX_ARGS];

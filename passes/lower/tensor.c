@@ -12,10 +12,13 @@ tensor_at(const struct sim *s, uint32_t t)
 	return &s->tensors[t];
 }
 
+/* What could not be made (a call that failed) has the shape of a number, so that a composition can go on. */
 const struct geom *
 geom_at(const struct sim *s, uint32_t t)
 {
-	return s->tensors[t].geom;
+	static const struct geom nothing = {.numel = 1, .dtype = DT_FP32, .dense = true, .contiguous = true};
+
+	return t ? s->tensors[t].geom : &nothing;
 }
 
 static uint32_t
