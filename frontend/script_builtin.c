@@ -288,6 +288,15 @@ is_lost(struct str name, const struct args *a)
 	return lost;
 }
 
+/* "n += 1" of a size that the trace has as a tensor: add_, whose result every later use names. */
+static struct str
+of_number(struct str name)
+{
+	struct str plain = name.n > 1 && name.p[name.n - 1] == '_' && name.p[name.n - 2] != '_' ? str_sub(name, 0, name.n - 1) : name;
+
+	return number_has(plain) ? plain : name;
+}
+
 bool
 script_builtin(struct script *s, struct str name, const struct args *a, struct thing *out, bool *found)
 {
@@ -296,7 +305,7 @@ script_builtin(struct script *s, struct str name, const struct args *a, struct t
 	*found = true;
 	if (a->n == 2 && compare_things(s, name, a, out))
 		return true;
-	if (all_numbers(a) && arithmetic(s, name, a, out))
+	if (all_numbers(a) && arithmetic(s, of_number(name), a, out))
 		return true;
 	if (is_lost(name, a)) {
 		*out = (struct thing){0};

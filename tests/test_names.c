@@ -81,6 +81,9 @@ names(void **state)
 		{"%a : fp32[2, 64] = zeros([2, 64]) @\"m\":\"M\"/\"m.0\":\"L\"\n%b : fp32[64, 2] = transpose(%a, 0, 1) @\"m\":\"M\"/\"m.0\":\"L\"\n%c : fp32[64, 2] = relu(%b) @\"m\":\"M\"/\"m.0\":\"L\"\n"
 		    "%d : fp32[64, 2] = add(%c, %b) @\"m\":\"M\"/\"m.1\":\"L\"\n%e : fp32[64, 2] = relu(%d) @\"m\":\"M\"/\"m.1\":\"L\"\n%z" T "mul(%w, %w) @\"m\":\"M\"/\"m.h\":\"H\"\n"
 		    "%l : fp32[] = sum(%z) @\"m\":\"M\"\noutput %l\n", "a b c -a -b d -c -d e f -e "},
+		/* numbers of lines alone: h = h + m(h) in a loop, and each turn, which ends in the sum, lets go of the h before */
+		{"%a" T "relu(%x) !1 \"\"\n%b" T "relu(%a) @\"m.0\":\"M\" !2 \"\" !11 \"\"\n%c" T "add(%a, %b) !2 \"\"\n%d" T "relu(%c) @\"m.1\":\"M\" !2 \"\" !11 \"\"\n"
+		    "%e" T "add(%c, %d) !2 \"\"\n%z" T "mul(%w, %w) !3 \"\"\n%l : fp32[] = sum(%z) !3 \"\"\noutput %l\n", "a b c -a -b d e -c -d -e f g -f "},
 		/* no lines: what a function computed for a loss has a name there */
 		{"%a" T "relu(%x) @\"m\":\"M\"\n%b" T "relu(%a)\n%k : fp32[] = mse_loss(%b, %x)\n%c" T "relu(%x)\n", "a b -a c -c d -d e f -b -e "},
 		/* no lines, the model in a wrapper: what nobody reads is in the model's output, unless the last turn of a loop made it */
@@ -155,6 +158,17 @@ converted(const char *graph)
 	}
 	release_analysis(a);
 	return found;
+}
+
+/* No lines: what was cast up has no part in the dtype of ranks among it, so their .float() is what it says, 128 x 512 of 4 bytes, not back to bf16. */
+static void
+dtype_of_ranks(void **state)
+{
+	(void)state;
+	assert_int_equal(converted("memcrest-ir 1\ninput %x : fp32[128, 256]\nparam %w \"w\" : fp32[512, 256] trainable\n%h : fp32[128, 512] = linear(%x, %w)\n"
+	    "%s : fp32[64, 512] = slice(%h, 0, 0, 64)\n%u : fp32[64, 512] = to(%s, fp32)\n%i : int64[64, 512] = argsort(%u, 1)\n%j : int64[128, 512] = cat([%i, %i])\n"
+	    "%f : fp32[128, 512] = to(%j, fp32)\n%y : fp32[128, 512] = mul(%f, %h)\n"
+	    "%l : fp32[] = sum(%y)\noutput %l\n"), 128 * 512 * 4);
 }
 
 /* "mask.to(h.dtype)" under autocast: h is a product, so bf16, 128 x 512 of 2 bytes; an argument g that no line reads is not known, so fp32 like the parameters. */
@@ -273,7 +287,7 @@ dtype_of_what_takes_it(void **state)
 int
 main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(names), cmocka_unit_test(logits_outlive_the_loss), cmocka_unit_test(dtype_of_a_name), cmocka_unit_test(dtype_of_an_argument), cmocka_unit_test(dtype_of_what_was_filled), cmocka_unit_test(dtype_that_is_wanted),
+	const struct CMUnitTest tests[] = {cmocka_unit_test(names), cmocka_unit_test(logits_outlive_the_loss), cmocka_unit_test(dtype_of_a_name), cmocka_unit_test(dtype_of_an_argument), cmocka_unit_test(dtype_of_what_was_filled), cmocka_unit_test(dtype_of_ranks), cmocka_unit_test(dtype_that_is_wanted),
 	    cmocka_unit_test(dtype_of_what_takes_it)};
 
 	return cmocka_run_group_tests_name("names", tests, NULL, NULL);

@@ -256,6 +256,9 @@ static const struct near {
 	{"positions_tiny.train.onnx", "positions_tiny--fp32", 0.0001, false},      /* positions that are resized to the picture, contiguous() of a turned one */
 	{"windows_tiny.train.onnx", "windows_tiny--fp32", 0.0001, false},          /* an unfold whose transposition was joined with the next one */
 	{"columns_tiny.train.onnx", "columns_tiny--fp32", 0, true},         /* nn.Unfold's result in the shape of what it is multiplied with */
+	{"teacher_tiny.train.onnx", "teacher_tiny--fp32", 0, true},         /* half of it runs under no_grad, which the exporter wrote into the function around it */
+	{"grown_tiny.train.pt", "grown_tiny--bf16", 0, true},               /* padding="valid"; n += 1 of a size; a cache that begins as an empty tensor of k's dtype */
+	{"grown_tiny.train.pt2", "grown_tiny--bf16", 0, true},
 	{"unread_tiny.train.onnx", "unread_tiny--fp32", 0.0001, false},            /* the last layer of a list is in the signature only */
 	{"speech_tiny.train.pt2", "speech_tiny--lora", 0, true},           /* the waveform requires grad, so that frozen convolutions keep what backward needs */
 	{"speech_tiny.train.pt2", "speech_tiny--eval", 0, false},          /* .. but not in eval mode */

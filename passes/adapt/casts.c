@@ -59,7 +59,7 @@ derived_from(const struct casts *k, uint32_t n, uint32_t *given)
 	for (struct operands it = operands_of(k->g, n); operand_next(&it);) {
 		uint32_t p = k->g->vals[it.val].kind == VAL_NODE ? k->g->vals[it.val].node : 0;
 
-		if (!p || !k->up[p] || !casts_same_call(k, p, n))
+		if (!p || !k->up[p] || !casts_same_call(k, p, n) || dtype_info(k->g->vals[it.val].dtype)->cat == CAT_INT)
 			continue;
 		src = k->up[p];
 		if (!*given || is_of_param(k, *given))

@@ -1,7 +1,8 @@
 /*
  * noops: what the exporter wrote but no training step runs. Checks and reads of values hold nothing; x[:] over a
  * whole dim is no operator in Python (kept, its backward would allocate a full buffer). A loss broadcasts its operands; those that have
- * the size already are called after it from then on, although the program's names for them are still the ones before.
+ * the size already are called after it from then on, although the program's names for them are still the ones before. Joining skips an empty tensor, which has the
+ * dtype of what it is joined with: a cache begins as torch.tensor([], dtype=k.dtype), and the file has the dtype that k had there.
  */
 #include "../passes.h"
 
@@ -68,6 +69,24 @@ drop_broadcast(struct graph *g, uint32_t n, uint32_t *with)
 		g->nodes[n].flags |= NF_DEAD;
 }
 
+/* torch.cat([empty, k]): of one dim without elements. */
+static void
+drop_empty(struct graph *g, uint32_t n)
+{
+	struct arg *x = node_args(g, n);
+	uint32_t kept = 0;
+
+	for (uint32_t k = 0; x->kind == ARG_VALS && k < x->count; k++) {
+		uint32_t v = g->ids[x->first + k];
+		bool empty = v && g->vals[v].rank == 1 && !val_dims(g, v)[0].expr && val_dims(g, v)[0].n == 0;
+
+		if (!empty || (!kept && k + 1 == x->count))
+			g->ids[x->first + kept++] = v;
+	}
+	if (x->kind == ARG_VALS)
+		x->count = kept;
+}
+
 /* From the end, so that a check's operand goes after the check. */
 static void
 drop_checks(struct graph *g, uint32_t *uses)
@@ -103,6 +122,8 @@ pass_noops(struct analysis *a)
 		}
 		if (x->op == OP_BROADCAST_TENSORS)
 			drop_broadcast(g, n, with);
+		if (x->op == OP_CAT)
+			drop_empty(g, n);
 	}
 	replace_value(g, with);
 	graph_compact(g);
