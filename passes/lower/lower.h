@@ -249,6 +249,7 @@ struct call {
 	const uint32_t *grads;     /* backward: incoming, one a result, 0 = undefined */
 	uint32_t ngrads;
 	const uint32_t *made;      /* backward: what has been made for each argument so far */
+	uint32_t stash;            /* backward: what one argument's builder made for another's, held; 0 = nothing */
 	uint32_t elem;             /* backward of a list argument: which element */
 	const struct grad_fn *fn;
 	const char *kernel;
