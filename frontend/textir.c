@@ -224,8 +224,6 @@ definition(struct reader *r, enum val_kind kind)
 		r->g->vals[v].flags |= VF_TRANSPOSED;
 	if (kind == VAL_INPUT)
 		graph_input(r->g, v);
-	if (kind == VAL_PARAM && !r->g->file_dtype && dtype_is_float(r->g->vals[v].dtype))
-		r->g->file_dtype = r->g->vals[v].dtype;
 	return true;
 }
 
@@ -282,8 +280,7 @@ load(struct ctx *c, const struct source *src, struct graph **out)
 		if (!line(&r))
 			return false;
 	}
-	if (!r.g->file_dtype)
-		r.g->file_dtype = DT_FP32;
+	frontend_file_dtype(r.g);
 	return true;
 }
 

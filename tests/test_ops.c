@@ -174,11 +174,36 @@ odd_arguments(void **state)
 	}
 }
 
+/*
+ * Attention over [2, 4, 128, 64] bf16: query, key, value and result are 131,072 bytes each, the log-sum-exp [2, 4, 128] fp32 is 4,096. cuDNN and flash attention keep the
+ * same, and two numbers each.
+ */
+static void
+cudnn_keeps_what_flash_keeps(void **state)
+{
+	static const char text[] = "memcrest-ir 1\nparam %w \"w\" : bf16[1] trainable\ninput %x : bf16[2, 4, 128, 64]\n%q : bf16[2, 4, 128, 64] = mul(self=%x, other=%w)\n"
+	    "%y : bf16[2, 4, 128, 64] = scaled_dot_product_attention(query=%q, key=%x, value=%x)\n%l : bf16[] = sum(%y)\noutput %l\n";
+	static const struct {
+		const char *json;
+		uint64_t end;          /* of forward: w, x, q, y, log-sum-exp, two numbers, the sum */
+	} table[] = {
+		{"{\"optimizer\": \"sgd\", \"attention\": \"flash\"}", 3 * 131072 + 4096 + 4 * 512}, {"{\"optimizer\": \"sgd\", \"attention\": \"cudnn\"}", 3 * 131072 + 4096 + 4 * 512},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+		struct analysed a = test_analyse(text, table[i].json);
+
+		assert_int_equal(a.r->r.steps[1].forward_end, table[i].end);
+		release_analysis(a);
+	}
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_row_compiles), cmocka_unit_test(every_kernel_is_known), cmocka_unit_test(names_are_found), cmocka_unit_test(saved_sets), cmocka_unit_test(ctc_loss_keeps_alpha), cmocka_unit_test(odd_arguments),
+		cmocka_unit_test(every_row_compiles), cmocka_unit_test(every_kernel_is_known), cmocka_unit_test(names_are_found), cmocka_unit_test(saved_sets), cmocka_unit_test(ctc_loss_keeps_alpha), cmocka_unit_test(odd_arguments), cmocka_unit_test(cudnn_keeps_what_flash_keeps),
 	};
 
 	return cmocka_run_group_tests_name("ops", tests, NULL, NULL);

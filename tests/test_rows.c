@@ -7,6 +7,7 @@
  *   fixtures/ops/others.gz  copies of views, random numbers, circular padding, old and inner names of what has rows already (fixtures/ops/cases.py)
  *   fixtures/ops/jobs.gz    whole models and recipes
  *   fixtures/ops/recipes.gz small models under the recipes' rarer keys: PEFT's adapters on convolutions and embeddings, biases that train, DoRA on all three kinds of module, modules_to_save
+ *   fixtures/ops/optimizers.gz  two small models, one with parameters of two dtypes, under every optimizer and implementation (fixtures/ops/optimizers.py)
  *
  * Runs of releases are sorted. fixtures/ops/differs.txt lists what is known to differ: file, case, recipe, events missing or too many
  * (64: that many or more). A case that came to be equal has to be struck off that list.
@@ -262,13 +263,20 @@ static void
 recipes_equal_torch(void **state)
 {
 	(void)state;
-	run("recipes", 54);
+	run("recipes", 58);
+}
+
+static void
+optimizers_equal_torch(void **state)
+{
+	(void)state;
+	run("optimizers", 40);
 }
 
 int
 main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(operators_equal_torch), cmocka_unit_test(further_operators_equal_torch), cmocka_unit_test(rare_operators_equal_torch), cmocka_unit_test(other_operators_equal_torch), cmocka_unit_test(jobs_equal_torch), cmocka_unit_test(recipes_equal_torch)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(operators_equal_torch), cmocka_unit_test(further_operators_equal_torch), cmocka_unit_test(rare_operators_equal_torch), cmocka_unit_test(other_operators_equal_torch), cmocka_unit_test(jobs_equal_torch), cmocka_unit_test(recipes_equal_torch), cmocka_unit_test(optimizers_equal_torch)};
 
 	return cmocka_run_group_tests_name("rows", tests, NULL, NULL);
 }

@@ -133,6 +133,31 @@ build_clamp(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 	return elementwise(c, x, n, dt);
 }
 
+/* clamp_backward_min_max, of one bound (x[2]): where it counts, and that it is not beyond the other one (x[3]), if there is one. */
+uint32_t
+build_bound_grad(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	struct operand mask[2] = {{0}}, args[2];
+	uint32_t t;
+
+	build_scalar(c, x, 1, dt);
+	for (unsigned i = 0; i < 2; i++) {
+		struct operand pair[2] = {x[i ? 2 : 1], x[i ? 3 : 2]};
+
+		if (i && (n < 4 || !x[3].g))
+			break;
+		t = elementwise(c, pair, 2, DT_BOOL);
+		if (!t)
+			return 0;
+		mask[i] = (struct operand){geom_at(c->s, t), t, false};
+	}
+	if (mask[1].g)
+		elementwise(c, mask, 2, DT_BOOL);
+	args[0] = mask[0];
+	args[1] = x[0];
+	return elementwise(c, args, 2, x[0].g->dtype);
+}
+
 /* clamp_backward: where(mask, grad, 0) with a 0-dim zero made first; numbers' masks meet in the first, tensors' in one more. */
 uint32_t
 build_clamp_grad(struct call *c, const struct operand *x, unsigned n, unsigned dt)

@@ -285,19 +285,6 @@ build_shaped(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 }
 
 uint32_t
-build_scatter_share(struct call *c, const struct operand *x, unsigned n, unsigned dt)
-{
-	const struct value *reduce = call_arg(c, "reduce");
-
-	if (reduce->kind == ARG_STR && str_eq(reduce->u.s, S("sum")))
-		return x[0].t;
-	for (unsigned i = 0; i < n; i++)       /* ones, or what is equal to the result, of each operand; then their number */
-		build_like(c, &x[i], 1, dt);
-	build_like(c, x, 1, dt);
-	return build_like(c, x, 1, dt);
-}
-
-uint32_t
 build_flat(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 {
 	const struct geom *pair[2] = {x[0].g, x[n - 1].g};

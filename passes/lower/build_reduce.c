@@ -66,6 +66,23 @@ build_sum_all(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 	return fresh_contiguous(c, 0, NULL, dt ? dt : dtype_info(x->g->dtype)->cat <= CAT_INT ? DT_INT64 : x->g->dtype);
 }
 
+/* prod_backward looks for zeros first: their places, which there are none of, or their number in each row. */
+uint32_t
+build_zero_mask(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	uint32_t t = fresh_contiguous(c, x->g->rank, x->g->dim, DT_BOOL);
+
+	(void)n;
+	(void)dt;
+	if (call_arg(c, "dim")->kind == ARG_NONE) {
+		temps_drop(c->s, t);
+		return x->t;
+	}
+	reduce(c, x->g, true, DT_INT64);
+	temps_drop(c->s, fresh_contiguous(c, 0, NULL, DT_INT64));
+	return t;
+}
+
 uint32_t
 build_masked_sum(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 {

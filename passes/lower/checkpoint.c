@@ -19,6 +19,7 @@ struct checkpoint_frame {
 	uint32_t *val, *arg;    uint32_t narg;             /* the closure: values and their tensors, held */
 	uint32_t nslot;
 	uint32_t *store;           /* rerun: tensor of every slot, held until it is taken */
+	bool *dead;             uint32_t ndead, dead_cap;  /* of the first slots: nobody is left who could ask for it */
 	uint32_t filled;
 	bool rerunning, done;
 	jmp_buf stop;
@@ -122,6 +123,19 @@ checkpoint_slot(struct sim *s)
 	return s->frame->nslot++;
 }
 
+/* A saved slot goes with its node. If the block has not run again yet, what it would have held is not stored then. */
+void
+checkpoint_forget(struct sim *s, struct checkpoint_frame *f, uint32_t slot)
+{
+	if (f->done)
+		return;
+	while (f->ndead <= slot) {
+		ROOM(s->own, f->dead, f->ndead, f->dead_cap, 1);
+		f->dead[f->ndead++] = false;
+	}
+	f->dead[slot] = true;
+}
+
 void
 checkpoint_hold(struct checkpoint_frame *f)
 {
@@ -151,7 +165,9 @@ checkpoint_store(struct sim *s, uint32_t t)
 
 	if (f->filled == f->nslot)
 		return;            /* the rerun took another path; what it saves now, nobody will ask for */
-	f->store[f->filled++] = tensor_hold(s, tensor_alias(s, t, geom_at(s, t), flags));
+	if (f->filled >= f->ndead || !f->dead[f->filled])
+		f->store[f->filled] = tensor_hold(s, tensor_alias(s, t, geom_at(s, t), flags));
+	f->filled++;
 	if (f->filled == f->nslot)
 		longjmp(f->stop, 1);
 }

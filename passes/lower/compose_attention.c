@@ -101,22 +101,31 @@ is_aligned(const struct geom *m)
 	return !m->rank || m->stride[m->rank - 1] == 1;
 }
 
-/* preprocess_mask: a bool mask becomes 0 / -inf in the query's dtype, one tensor a call; rows that are not aligned are padded. */
+/* A bool mask becomes 0 / -inf in the query's dtype, one tensor a call. */
+static uint32_t
+bias_of_mask(struct sim *s, const struct attention_args *a)
+{
+	unsigned dt = geom_at(s, a->q)->dtype;
+	uint32_t mark = temps_mark(s), zero, inf;
+
+	if (!a->mask || geom_at(s, a->mask)->dtype != DT_BOOL)
+		return a->mask;
+	zero = CALL(s, SCALAR_TENSOR, V_FLOAT(0), V_DTYPE(dt));
+	inf = CALL(s, FULL, V_INTS(NULL, 0), V_FLOAT(1), V_DTYPE(dt));
+	return temps_keep(s, mark, CALL(s, WHERE, V_TENSOR(a->mask), V_TENSOR(zero), V_TENSOR(inf)));
+}
+
+/* preprocess_mask: rows that are not aligned are padded. */
 static uint32_t
 attention_bias(struct sim *s, const struct attention_args *a)
 {
 	const struct geom *q = geom_at(s, a->q), *m;
 	struct geom cut;
-	uint32_t bias = a->mask, mark = temps_mark(s);
+	uint32_t bias = bias_of_mask(s, a);
 	int64_t pad[2] = {0, 0}, dim[4];
 
 	if (!bias)
 		return 0;
-	if (geom_at(s, bias)->dtype == DT_BOOL) {
-		uint32_t zero = CALL(s, SCALAR_TENSOR, V_FLOAT(0), V_DTYPE(q->dtype)), inf = CALL(s, FULL, V_INTS(NULL, 0), V_FLOAT(1), V_DTYPE(q->dtype));
-
-		bias = temps_keep(s, mark, CALL(s, WHERE, V_TENSOR(bias), V_TENSOR(zero), V_TENSOR(inf)));
-	}
 	m = geom_at(s, bias);
 	if (!is_aligned(m)) {
 		cut = *m;
@@ -135,6 +144,8 @@ fused(struct sim *s, const struct attention_args *a, enum attention kind)
 	bool need = s->grad_on && (needs_grad(s, a->q) || needs_grad(s, a->k) || needs_grad(s, a->v));
 	uint32_t bias;
 
+	if (kind == ATT_CUDNN)
+		return CALL(s, SDPA_CUDNN, V_TENSOR(a->q), V_TENSOR(a->k), V_TENSOR(a->v), V_TENSOR(bias_of_mask(s, a)), V_BOOL(need), V_FLOAT(a->dropout), V_BOOL(a->causal));
 	if (kind != ATT_EFFICIENT)
 		return CALL(s, SDPA_FLASH, V_TENSOR(a->q), V_TENSOR(a->k), V_TENSOR(a->v), V_FLOAT(a->dropout), V_BOOL(a->causal));
 	bias = attention_bias(s, a);

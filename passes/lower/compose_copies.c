@@ -146,7 +146,7 @@ compose_UNFLATTEN_DENSE(struct call *c)
 		if (!g)
 			return 0;
 		t[i] = do_view(c->s, CALL(c->s, SLICE, V_TENSOR(flat), V_INT(0), V_INT(at), V_INT(at + g->numel), V_INT(1)), g->rank, g->dim);
-		at += g->numel;
+		at = geom_bounded(at + g->numel);
 	}
 	return call_results(c, t, n);
 }

@@ -230,9 +230,9 @@ compose_STFT(struct call *c)
 static uint32_t
 overlapped(struct sim *s, uint32_t frames, int64_t length, int64_t hop)
 {
-	int64_t size[2] = {geom_at(s, frames)->dim[0], length};
+	int64_t size[2] = {frames ? geom_at(s, frames)->dim[0] : 0, length};
 
-	return CALL(s, UNFOLD_BACKWARD, V_TENSOR(frames), V_INTS(size, 2), V_INT(1), V_INT(geom_at(s, frames)->dim[2]), V_INT(hop));
+	return frames ? CALL(s, UNFOLD_BACKWARD, V_TENSOR(frames), V_INTS(size, 2), V_INT(1), V_INT(geom_at(s, frames)->dim[2]), V_INT(hop)) : 0;
 }
 
 /* Of the window, which stands in the middle of a frame if it is shorter: ones if none is given. */

@@ -212,6 +212,7 @@ row_backward(struct sim *s, uint32_t fn, const uint32_t *grads, uint32_t *out)
 		}
 	}
 done:
+	tensor_drop(s, c.stash);
 	temps_release(s, mark);
 }
 

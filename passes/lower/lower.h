@@ -250,6 +250,7 @@ struct call {
 	const uint32_t *grads;     /* backward: incoming, one a result, 0 = undefined */
 	uint32_t ngrads;
 	const uint32_t *made;      /* backward: what has been made for each argument so far */
+	uint32_t stash;            /* backward: what one argument's builder made for another's, held; 0 = nothing */
 	uint32_t elem;             /* backward of a list argument: which element */
 	const struct grad_fn *fn;
 	const char *kernel;
@@ -344,6 +345,7 @@ bool checkpoint_rerunning(const struct sim *);
 uint32_t checkpoint_slot(struct sim *);                           /* first run: a number for the next saved tensor */
 void checkpoint_store(struct sim *, uint32_t t);                  /* rerun: the next saved tensor; leaves the rerun when it was the last */
 uint32_t checkpoint_unpack(struct sim *, struct checkpoint_frame *, uint32_t slot);      /* held by the caller */
+void checkpoint_forget(struct sim *, struct checkpoint_frame *, uint32_t slot);   /* its node has gone */
 void checkpoint_hold(struct checkpoint_frame *);
 void checkpoint_drop(struct sim *, struct checkpoint_frame *);
 void checkpoint_block(struct sim *, const struct block *);

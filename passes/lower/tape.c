@@ -60,8 +60,10 @@ fn_release_saved(struct sim *s, uint32_t fn)
 		s->fns[fn].saved[i].tensor = 0;
 		s->fns[fn].saved[i].frame = NULL;
 		tensor_drop(s, v.tensor);
-		if (v.frame)
+		if (v.frame) {
+			checkpoint_forget(s, v.frame, v.slot);
 			checkpoint_drop(s, v.frame);
+		}
 	}
 }
 
