@@ -352,13 +352,14 @@ push_result(struct sim *s, uint32_t t)
 	s->result[s->nresult++] = t;
 }
 
+/* None is for the rules to judge: weights may be missing. A list of numbers, a dtype or a text in an operand's place is none. */
 static bool
 has_operands(const struct call *c)
 {
 	for (unsigned i = 0; i < c->code->narg; i++) {
 		unsigned kind = c->arg[i].kind;
 
-		if (c->code->required >> i & 1 && kind != ARG_VAL && kind != ARG_VALS && kind != ARG_INT && kind != ARG_FLOAT && kind != ARG_BOOL)
+		if (c->code->required >> i & 1 && (kind == ARG_INTS || kind == ARG_FLOATS || kind == ARG_DTYPE || kind == ARG_STR))
 			return false;
 	}
 	return true;

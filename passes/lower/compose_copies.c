@@ -104,7 +104,8 @@ compose_FILL_DIAGONAL(struct call *c)
 		stride += g->stride[i];
 	}
 	t = CALL(s, AS_STRIDED, V_TENSOR(self), V_INTS(&size, 1), V_INTS(&stride, 1));
-	op_call_inplace(s, OP_FILL, (const struct value[]){V_TENSOR(t), *call_arg(c, "fill_value")}, 2);
+	if (t)
+		op_call_inplace(s, OP_FILL, (const struct value[]){V_TENSOR(t), *call_arg(c, "fill_value")}, 2);
 	return temps_keep(s, mark, self);
 }
 

@@ -84,7 +84,7 @@ view_renew(struct sim *s, uint32_t t)
 void
 view_overwritten(struct sim *s, uint32_t t, uint32_t fn)
 {
-	uint32_t root = root_of(s, t), cs = fn_new(s, FN_COPY_SLICES, s->fns[fn].nedge, 1);
+	uint32_t root = root_of(s, t), cs = fn_new(s, FN_COPY_SLICES, s->fns[fn].nedge ? s->fns[fn].nedge : 1, 1);
 
 	fn_edge(s, cs, 0, root);
 	for (unsigned i = 1; i < s->fns[fn].nedge; i++) {
@@ -104,10 +104,14 @@ void
 copy_slices_backward(struct sim *s, uint32_t fn, const uint32_t *grads, uint32_t *out)
 {
 	struct call c = {.s = s, .op = OP_CLONE, .code = op_code(s, OP_CLONE), .kernel = "new_empty_strided"};
-	struct operand base = {s->fns[fn].meta[0], 0, false}, slice = {s->fns[s->fns[fn].inner].meta[0], 0, false};
+	struct operand base = {0}, slice = {0};
 	uint32_t mark = temps_mark(s), whole, part, inner = s->fns[fn].inner;
 
-	if (!grads[0])
+	if (s->fns[fn].nedge && s->fns[inner].nedge) {
+		base.g = s->fns[fn].meta[0];
+		slice.g = s->fns[inner].meta[0];
+	}
+	if (!grads[0] || !base.g || !slice.g)     /* the view or the operator on it could not be made */
 		return;
 	whole = tensor_hold(s, build_like(&c, &base, 1, geom_at(s, grads[0])->dtype));
 	c.kernel = "clone";
