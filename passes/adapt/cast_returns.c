@@ -10,6 +10,7 @@
  */
 #include "casts.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define MOST_WORK 100000000u       /* nodes looked at; a real model needs a few rounds */
@@ -47,13 +48,14 @@ find_shapes(struct returns *r)
 
 	for (uint32_t n = 1; n < r->end; n++) {
 		uint32_t at = c->at[n] + calls_depth(g, n), first = c->first[at], last = c->last[at];
-		struct str text = S("");
+		char text[MOST_SHAPE * 8];
+		int len = 0;
 
 		if (!g->nodes[n].scope || last - first >= MOST_SHAPE)
 			continue;
 		for (uint32_t m = first; n == first && m <= last; m++)
-			text = str_fmt(g->c->a, "%.*s %u", SFMT(text), g->nodes[m].op);
-		r->shape[n] = n == first ? graph_name(g, text) : r->shape[first];
+			len += snprintf(text + len, sizeof text - (size_t)len, " %u", (unsigned)g->nodes[m].op);
+		r->shape[n] = n == first ? graph_name(g, (struct str){text, (uint32_t)len}) : r->shape[first];
 	}
 }
 
