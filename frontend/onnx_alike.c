@@ -9,6 +9,7 @@
 
 #define MOST_NUMBERS 8u            /* in a name, and its length: what is longer is not a model's */
 #define LONGEST_NAME 512u
+#define NORM_WITHIN 64u            /* parameters in front of a pooler */
 
 struct alike {
 	uint32_t val;              /* one of them; 0 = none has a size */
@@ -130,7 +131,7 @@ is_unread(const struct onnx *l, const struct spec *s)
 static bool
 is_norm(struct str name)
 {
-	for (uint32_t i = 0; i + 5 <= name.n; i++)
+	for (uint32_t i = 0; name.n <= LONGEST_NAME && i + 5 <= name.n; i++)
 		if ((name.p[i] == 'n' || name.p[i] == 'N') && memcmp(name.p + i + 1, "orm.", 4) == 0)
 			return true;
 	return false;
@@ -140,7 +141,7 @@ is_norm(struct str name)
 static uint32_t
 norm_before(const struct onnx *l, uint32_t at, struct str module)
 {
-	for (uint32_t i = at; i-- > 1;) {
+	for (uint32_t i = at; i-- > 1 && at - i <= NORM_WITHIN;) {
 		struct str name = graph_str(l->g, l->spec[i].full);
 
 		if (str_starts(name, module) && !l->spec[i].buffer && has_size(l->g, l->spec[i].val) && l->g->vals[l->spec[i].val].rank == 1 && is_norm(name))

@@ -7,6 +7,7 @@
 struct block {                     /* nodes of one module call */
 	uint32_t first, last;
 	bool reentrant;            /* run without a tape and differentiated anew, else by saved-tensor hooks */
+	bool function;             /* reentrant, and parameters that it reads are among its arguments */
 };
 
 struct plan {                      /* made by the adapt group, read-only in lower */

@@ -267,6 +267,55 @@ custom_function(void **state)
 	check(graph, "{\"optimizer\": \"sgd\"}", &w, &w);
 }
 
+/* A Function that is given parameters alone: their gradients, which sgd with momentum has buffers for, are there all the same. */
+static void
+custom_function_of_parameters(void **state)
+{
+	static const char *const calls[] = {" !10 \"y = Scaled.apply(self.s, self.w)\" !3 \"return s * w\"", ""};
+	uint64_t end[2];
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		char graph[1024];
+		struct analysed a;
+
+		snprintf(graph, sizeof graph, "memcrest-ir 1\ninput %%x : fp32[128, 256]\nparam %%s \"s\" : fp32[128, 256] trainable\nparam %%w \"w\" : fp32[128, 256] trainable\n"
+		    "%%y : fp32[128, 256] = mul(%%s, %%w)%s\n%%z : fp32[128, 256] = add(%%x, %%y) !11 \"z = x + y\"\n%%l : fp32[] = sum(%%z) !12 \"return z.sum()\"\noutput %%l\n", calls[i]);
+		a = test_analyse(graph, "{\"optimizer\": \"sgd-momentum\", \"optimizer_impl\": \"foreach\"}");
+		end[i] = a.r->r.steps[2].phases[PH_OPTIMIZER].tensors;
+		release_analysis(a);
+	}
+	assert_int_equal(end[0], end[1]);
+	assert_true(end[0] >= 7 * X);
+}
+
+/*
+ * Three sums one behind the other, of which two nodes read: a list. They live until the function returns, with e, which p's gradient needs, z and the loss. With two
+ * sums, which may be parts of one expression, s1, s2 and c are the most at a time, and e, z and the loss at the end are fewer.
+ */
+static void
+sums_in_a_row(void **state)
+{
+	static const char head[] = "memcrest-ir 1\ninput %x : fp32[128, 256]\nparam %p \"p\" : fp32[128, 256] trainable\n%t : fp32[128, 256] = neg(%x) @\"f\":\"F\"\n"
+	    "%s1 : fp32[128, 256] = add(%x, %t)\n%s2 : fp32[128, 256] = add(%x, %t)\n";
+	static const char *const rest[] = {
+		"%s3 : fp32[128, 256] = add(%x, %t)\n%c : fp32[128, 256] = mul(%s1, %s2)\n%e : fp32[128, 256] = mul(%c, %s3)\n",
+		"%c : fp32[128, 256] = mul(%s1, %s2)\n%e : fp32[128, 256] = mul(%c, %x)\n",
+	};
+	const uint64_t want[] = {2 * X + 5 * X + U, 2 * X + 3 * X};
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		char graph[2048];
+		struct analysed a;
+
+		snprintf(graph, sizeof graph, "%s%s%%z : fp32[128, 256] = mul(%%e, %%p)\n%%l : fp32[] = sum(%%z)\noutput %%l\n", head, rest[i]);
+		a = test_analyse(graph, "{\"optimizer\": \"sgd\"}");
+		assert_int_equal(a.r->r.steps[2].phases[PH_FORWARD].tensors, want[i]);
+		release_analysis(a);
+	}
+}
+
 int
 main(void)
 {
@@ -274,7 +323,7 @@ main(void)
 		cmocka_unit_test(fused_loss),
 		cmocka_unit_test(linear_sgd), cmocka_unit_test(linear_adamw), cmocka_unit_test(relu_saves_its_result), cmocka_unit_test(frozen_weight),
 		cmocka_unit_test(autocast), cmocka_unit_test(reshape_as_copies), cmocka_unit_test(two_uses), cmocka_unit_test(accumulation), cmocka_unit_test(checkpointed_blocks), cmocka_unit_test(many_operands),
-		cmocka_unit_test(stages_are_no_turns), cmocka_unit_test(custom_function),
+		cmocka_unit_test(stages_are_no_turns), cmocka_unit_test(custom_function), cmocka_unit_test(custom_function_of_parameters), cmocka_unit_test(sums_in_a_row),
 	};
 
 	return cmocka_run_group_tests_name("hand", tests, NULL, NULL);

@@ -54,6 +54,7 @@ static const struct twin {
 	{"states.legacy.onnx", "states", 24},              /* in 16 bits they are made in fp32 and converted */
 	{"codes.legacy.onnx", "codes", 8},                 /* a straight-through estimator: x + (q - x).detach(); one release is later */
 	{"pooler.onnx", "pooler", 8},                     /* types of tokens that are all zero, folded; a pooler that nothing reads; the zeros are not made anew */
+	{"type_as.legacy.onnx", "type_as", 36},            /* type_as, which the file does not show, at the end of norms and behind softmax in fp32; locals of the attention are let go of earlier */
 	{"equal.onnx", "equal", 0},                        /* a linear layer whose weight and bias are scaled, as StyleGAN's */
 };
 

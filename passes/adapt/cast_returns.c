@@ -5,10 +5,12 @@
  * In 16 bits they matter. Where an operator that wants one dtype (a matrix product, a convolution, attention) would get two, the wider
  * operand is followed back. A conversion to fp32 of what is fp32 already was one back, and so is every one on the same line. Otherwise
  * a module call cast up and handed its result out: a module of that class converts what it returns. Every call of the class does,
- * or a residual stream would stay wide unseen. A buffer at the end of the way was not made in fp32.
+ * or a residual stream would stay wide unseen; where classes are not known, every call that runs the same operators. The older ONNX exporter writes .to(dtype)
+ * and leaves type_as out, so that in its files only modules are meant that convert what they are given. A buffer at the end of the way was not made in fp32.
  */
 #include "casts.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define MOST_WORK 100000000u       /* nodes looked at; a real model needs a few rounds */
@@ -18,7 +20,8 @@ struct returns {
 	struct graph *g;
 	uint8_t *dtype;            /* per value: run-time dtype, DT_NONE = no float */
 	bool *converts;            /* per interned class name: its modules convert what they return */
-	bool shows;                /* an ONNX file that has the conversions at the ends of modules, too */
+	bool shows;                /* an ONNX file that has conversions which do nothing, at the ends of modules too, unless they are type_as */
+	uint32_t *shape;           /* per node: its module's operators, interned; 0 = too many */
 	uint32_t *last_use;        /* per value: a node outside its call that reads it, 0 = none */
 	uint32_t end, nval;        /* nodes and values that were there before */
 	uint32_t *behind, added, cap;      /* by node from end on: the one whose place it follows */
@@ -27,9 +30,33 @@ struct returns {
 /* ---- run-time dtypes ------------------------------------------------------------------------------------------ */
 
 static unsigned
-class_of(const struct graph *g, uint32_t n)
+class_of(const struct returns *r, uint32_t n)
 {
-	return g->nodes[n].scope ? g->scopes[g->nodes[n].scope].cls : 0;
+	const struct graph *g = r->g;
+
+	return g->nodes[n].scope && g->scopes[g->nodes[n].scope].cls ? g->scopes[g->nodes[n].scope].cls : n < r->end ? r->shape[n] : 0;
+}
+
+#define MOST_SHAPE 32u             /* nodes of a module that is known by its operators */
+
+/* Where modules' classes are not known: two that run the same operators are of one class. */
+static void
+find_shapes(struct returns *r)
+{
+	struct graph *g = r->g;
+	const struct calls *c = &r->k->calls;
+
+	for (uint32_t n = 1; n < r->end; n++) {
+		uint32_t at = c->at[n] + calls_depth(g, n), first = c->first[at], last = c->last[at];
+		char text[MOST_SHAPE * 8];
+		int len = 0;
+
+		if (!g->nodes[n].scope || last - first >= MOST_SHAPE)
+			continue;
+		for (uint32_t m = first; n == first && m <= last; m++)
+			len += snprintf(text + len, sizeof text - (size_t)len, " %u", (unsigned)g->nodes[m].op);
+		r->shape[n] = n == first ? graph_name(g, (struct str){text, (uint32_t)len}) : r->shape[first];
+	}
 }
 
 static unsigned
@@ -47,7 +74,7 @@ leaves_converted(const struct returns *r, uint32_t v)
 {
 	uint32_t n = r->g->vals[v].node;
 
-	return r->g->vals[v].kind == VAL_NODE && r->k->up[n] && r->converts[class_of(r->g, n)];
+	return r->g->vals[v].kind == VAL_NODE && r->k->up[n] && r->converts[class_of(r, n)];
 }
 
 /* As node n reads it. */
@@ -216,6 +243,15 @@ follows_parameters(struct returns *r, uint32_t n)
 	return false;
 }
 
+/* What its module converted to fp32 first was given to it: norms do so. */
+static bool
+widens_given(const struct returns *r, uint32_t wide)
+{
+	uint32_t x = node_args(r->g, r->k->given[wide])->u.val;
+
+	return r->g->vals[x].kind == VAL_NODE && !casts_within_call(r->k, r->g->vals[x].node, wide);
+}
+
 /* Back from a wide operand to who made it wide. */
 static bool
 blame(struct returns *r, uint32_t n)
@@ -234,8 +270,8 @@ blame(struct returns *r, uint32_t n)
 			return turn_one(r, wide);
 		if (r->k->up[wide] && says_nothing(r, r->k->up[wide]))
 			return turn_back(r, r->k->up[wide]);
-		if (r->k->up[wide] && !r->shows && !casts_within_call(r->k, n, wide))
-			return turn_class(r, class_of(r->g, wide));
+		if (r->k->up[wide] && (!r->shows || widens_given(r, wide)) && !casts_within_call(r->k, n, wide))
+			return turn_class(r, class_of(r, wide));
 		if ((direct || from_integers(r->g, wide)) && r->g->nodes[wide].op == OP_TO && r->k->up[wide] == wide && !r->k->written[wide])
 			return turn_one(r, wide);
 		direct &= passes_on(r->g->nodes[wide].op);
@@ -433,6 +469,8 @@ casts_write_returns(struct casts *k)
 	if (g->file_dtype != DT_FP32 || k->a->plan.param_dtype == DT_FP32)
 		return;
 	r.dtype = NEW(g->c->a, uint8_t, g->nval);
+	r.shape = NEW(g->c->a, uint32_t, g->nnode);
+	find_shapes(&r);
 	r.converts = NEW(g->c->a, bool, strtab_count(g->names) + 1);
 	r.last_use = NEW(g->c->a, uint32_t, g->nval);
 	r.shows = str_eq(g->format, S("onnx")) && shows_conversions(g);

@@ -104,7 +104,7 @@ find_blocks(struct analysis *a, struct stacks *t)
 			if (t->calls.first[at] != n || !t->block[scope] || (!asked && is_head(t, n, t->calls.last[at], scope)))
 				continue;
 			ROOM(a->c->a, a->plan.blocks, a->plan.nblock, cap, 1);
-			a->plan.blocks[a->plan.nblock++] = (struct block){n, t->calls.last[at], a->r->v[RK_CHECKPOINT].i == CKPT_REENTRANT};
+			a->plan.blocks[a->plan.nblock++] = (struct block){.first = n, .last = t->calls.last[at], .reentrant = a->r->v[RK_CHECKPOINT].i == CKPT_REENTRANT};
 			n = t->calls.last[at];
 			break;
 		}

@@ -62,12 +62,12 @@ pass_functions(struct analysis *a)
 		} else if (depth >= 0) {
 			while (end + 1 < g->nnode && same_application(g, i, end + 1, (unsigned)depth))
 				end++;
-			add_block(a, &list, &n, &cap, (struct block){i, end, true});
+			add_block(a, &list, &n, &cap, (struct block){.first = i, .last = end, .reentrant = true, .function = true});
 			found++;
 		} else if (g->nodes[i].flags & NF_RERUN) {
 			while (end + 1 < g->nnode && g->nodes[end + 1].flags & NF_RERUN && g->nodes[end + 1].name != g->nodes[i].name)
 				end++;         /* the next turn begins with a node of the same name */
-			add_block(a, &list, &n, &cap, (struct block){i, end, true});
+			add_block(a, &list, &n, &cap, (struct block){.first = i, .last = end, .reentrant = true, .function = true});
 			turns++;
 		}
 		i = end;

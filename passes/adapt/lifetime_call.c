@@ -121,6 +121,44 @@ hold_lists(struct lifetimes *l)
 	}
 }
 
+/* Does a node of the same function follow that is like n and reads nothing that those from `first` on made? */
+static bool
+follows_alike(const struct lifetimes *l, uint32_t first, uint32_t n)
+{
+	const struct graph *g = l->g;
+
+	if (n + 1 > l->returns || g->nodes[n + 1].op != g->nodes[n].op || g->nodes[n + 1].scope != g->nodes[n].scope || !calls_same(&l->calls, n, n + 1, calls_depth(g, n)))
+		return false;
+	for (struct operands it = operands_of(g, n + 1); operand_next(&it);)
+		if (g->vals[it.val].kind == VAL_NODE && g->vals[it.val].node >= first)
+			return false;
+	return true;
+}
+
+/* s = [a + b for a, b in zip(x, y)]: sums of a function one behind the other, which different nodes read, are in a list. */
+static void
+hold_comprehensions(struct lifetimes *l)
+{
+	struct graph *g = l->g;
+	uint32_t *reader = NEW(l->a->c->a, uint32_t, g->nval), last;
+
+	for (uint32_t n = 1; n < g->nnode; n++)
+		for (struct operands it = operands_of(g, n); operand_next(&it);)
+			reader[it.val] = n;
+	for (uint32_t n = 1; n < g->nnode; n = last + 1) {
+		bool apart = false;
+
+		for (last = n; follows_alike(l, n, last);)
+			last++;
+		if (last - n + 1 < LIST_LENGTH || g->nodes[n].op != OP_ADD)
+			continue;
+		for (uint32_t m = n; m <= last; m++)
+			apart |= reader[node_outs(g, m)[0]] != reader[node_outs(g, n)[0]];
+		for (uint32_t m = n; apart && m <= last; m++)
+			lifetime_extend(l, node_outs(g, m)[0], lifetime_frame_end(l, m, calls_depth(g, m)));
+	}
+}
+
 /*
  * x = self.norm(x + y): without names, what modules gave to a sum that only the norm behind it takes is let go when that returns. What the frame
  * computed itself may have been bound anew by the sum.
@@ -286,6 +324,7 @@ lifetime_of_unnamed(struct lifetimes *l)
 	hold_parts(l);
 	lifetime_of_turns(l);
 	hold_lists(l);
+	hold_comprehensions(l);
 	hold_for_losses(l);
 	return_unread(l);
 }

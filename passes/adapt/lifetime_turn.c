@@ -101,7 +101,7 @@ carry(struct turns *t, uint32_t n, uint32_t period, unsigned d)
 	const struct graph *g = l->g;
 	uint32_t end = lifetime_frame_end(l, n, d), last = n, turns = 1;
 
-	while (end - last >= period && is_alike(t, n, last + period)) {
+	while (end - last >= period && t->work++ < MOST_WORK && is_alike(t, n, last + period)) {
 		last += period;
 		turns++;
 	}
@@ -114,9 +114,9 @@ carry(struct turns *t, uint32_t n, uint32_t period, unsigned d)
 
 /* The first node at the same distance in the turns before; the function begins at `first`. */
 static uint32_t
-first_turn(const struct turns *t, uint32_t n, uint32_t period, uint32_t first)
+first_turn(struct turns *t, uint32_t n, uint32_t period, uint32_t first)
 {
-	while (n - first >= period && is_alike(t, n - period, n))
+	while (n - first >= period && t->work++ < MOST_WORK && is_alike(t, n - period, n))
 		n -= period;
 	return n;
 }

@@ -254,13 +254,16 @@ checkpoint_closure_drop(struct sim *s, void *closure)
 static void
 find_outputs(struct sim *s, struct closure *c)
 {
-	c->out = NEW(s->c->a, uint32_t, MAX_SLOTS_OUT);
+	uint32_t cap = 0;
+
 	for (uint32_t k = c->first; k <= c->last; k++)
 		for (uint32_t i = 0; i < s->g->nodes[k].nout; i++) {
 			uint32_t v = node_outs(s->g, k)[i];
 
-			if (v && s->env[v] && c->nout < MAX_SLOTS_OUT && s->last_use[v] > c->last)
+			if (v && s->env[v] && s->last_use[v] > c->last) {
+				ROOM(s->c->a, c->out, c->nout, cap, 1);
 				c->out[c->nout++] = v;
+			}
 		}
 }
 
@@ -294,16 +297,27 @@ record_block(struct sim *s, struct closure *c, const uint32_t *args)
 	fn_drop(s, fn);
 }
 
+/* A checkpoint without an argument that needs a gradient gives none to its parameters; a Function has these as arguments. */
+static bool
+trains_parameters(const struct sim *s, const struct block *b)
+{
+	for (uint32_t k = b->first; b->function && k <= b->last; k++)
+		for (struct operands it = operands_of(s->g, k); operand_next(&it);)
+			if (s->g->vals[it.val].kind == VAL_PARAM && s->env[it.val] && needs_grad(s, s->env[it.val]))
+				return true;
+	return false;
+}
+
 static void
-block_reentrant(struct sim *s, uint32_t first, uint32_t last)
+block_reentrant(struct sim *s, const struct block *b)
 {
 	struct closure *c = NEW(s->c->a, struct closure, 1);
 	uint32_t *args, mark = temps_mark(s);
-	bool any = false;
+	bool any = trains_parameters(s, b);
 
-	c->first = first;
-	c->last = last;
-	c->narg = block_args(s, first, last, &c->val);
+	c->first = b->first;
+	c->last = b->last;
+	c->narg = block_args(s, b->first, b->last, &c->val);
 	c->held = NEW(s->c->a, uint32_t, c->narg + 1);
 	args = NEW(s->c->a, uint32_t, c->narg + 1);
 	for (uint32_t i = 0; i < c->narg; i++) {
@@ -312,7 +326,7 @@ block_reentrant(struct sim *s, uint32_t first, uint32_t last)
 		any |= needs_grad(s, args[i]);
 	}
 	s->grad_on = false;
-	run_nodes(s, first, last, false);
+	run_nodes(s, b->first, b->last, false);
 	s->grad_on = true;
 	find_outputs(s, c);
 	if (any)
@@ -356,7 +370,7 @@ checkpoint_backward(struct sim *s, uint32_t fn, const uint32_t *grads, uint32_t 
 {
 	const struct closure *c = s->fns[fn].closure;
 	uint32_t mark = temps_mark(s), *leaf = NEW(s->c->a, uint32_t, c->narg + 1), node = s->node;
-	uint32_t root[MAX_SLOTS_OUT], with[MAX_SLOTS_OUT];
+	uint32_t *root = NEW(s->c->a, uint32_t, c->nout + 1), *with = NEW(s->c->a, uint32_t, c->nout + 1);
 	unsigned n = 0;
 
 	run_detached(s, fn, leaf);
@@ -384,7 +398,7 @@ checkpoint_block(struct sim *s, const struct block *b)
 	if (!s->last_use)
 		find_readers(s);
 	if (b->reentrant)
-		block_reentrant(s, b->first, b->last);
+		block_reentrant(s, b);
 	else
 		block_non_reentrant(s, b->first, b->last);
 }

@@ -79,7 +79,6 @@ V_TENSOR(uint32_t t)
 #define MAX_INSN 96
 #define MAX_TMP 64
 #define MAX_NAMED 8
-#define MAX_SLOTS_OUT 64   /* results of one checkpointed block */
 
 enum ref_kind { REF_NONE, REF_ARG, REF_OUT, REF_GRAD, REF_TMP, REF_NUMBER, REF_MADE };
 

@@ -313,14 +313,18 @@ eager_attention(struct raiser *r)
 
 /* ---- softmax ------------------------------------------------------------------------------------------------------------------------------------ */
 
-/* Read by the product with the values, or by dropout in front of it. */
+/* Read by the product with the values, or by a conversion and dropout in front of it. */
 static bool
 weighs_values(const struct raiser *r, uint32_t v)
 {
 	for (uint32_t n = r->s.n + 1; n < r->nold && n < r->s.n + 8; n++) {
-		if (operand_of(r->g, n, 0) == v && r->g->nodes[n].op == OP_ONNX_MATMUL)
+		unsigned op = r->g->nodes[n].op;
+
+		if (operand_of(r->g, n, 0) != v)
+			continue;
+		if (op == OP_ONNX_MATMUL || (op == OP_ONNX_EINSUM && r->shows_casts))
 			return true;
-		if (operand_of(r->g, n, 0) == v && r->g->nodes[n].op == OP_ONNX_DROPOUT)
+		if (op == OP_ONNX_DROPOUT || op == OP_ONNX_CAST)
 			v = node_outs(r->g, n)[0];
 	}
 	return false;
@@ -367,9 +371,9 @@ is_multiplied(const struct graph *g, uint32_t scores)
 
 /*
  * softmax(scores, dtype=float32).to(q.dtype), as libraries of language models write it, is nothing but softmax in an fp32 file. The source line
- * decides, or the exporter's record; older exporters write the dtype as a Cast behind it. Where the file has none of these, attention that is written
- * out is taken to do so, if its heads have an axis of their own (who multiplies all heads of the batch at once does not convert) and its scores were
- * multiplied by a number, or its norms are a language model's.
+ * decides, or the exporter's record; older exporters write the dtype as a Cast behind it, which is the conversion back unless one follows. Where the file
+ * has none of these, attention that is written out is taken to do so, if its heads have an axis of their own (who multiplies all heads of the batch at once
+ * does not convert) and its scores were multiplied by a number, or its norms are a language model's.
  */
 static bool
 runs_in_fp32(const struct raiser *r)
@@ -385,7 +389,7 @@ runs_in_fp32(const struct raiser *r)
 		return memmem(line.p, line.n, "float32", 7) != NULL;
 	if (str_starts(graph_str(r->g, x->fx_target), S("aten.softmax")))
 		return memmem(args.p, args.n, "float32", 7) != NULL;
-	if (r->g->vals[scores].rank != 4 || !weighs_values(r, node_outs(r->g, r->s.n)[0]))
+	if (r->g->vals[scores].rank < 4 || r->g->vals[scores].rank == RANK_UNKNOWN || !weighs_values(r, node_outs(r->g, r->s.n)[0]))
 		return false;
 	if (r->shows_casts)
 		return reads_cast(r, node_outs(r->g, r->s.n)[0]);
@@ -407,6 +411,10 @@ eager_softmax(struct raiser *r)
 		return true;
 	}
 	eager_arg(r, n, "dtype", arg_dtype(DT_FP32));
+	if (r->shows_casts) {              /* the conversion back is in the file */
+		eager_results(r, n);
+		return true;
+	}
 	back = eager_node(r, OP_TO, 1);
 	eager_arg(r, back, "self", arg_val(eager_reads(r, eager_out(r, n))));
 	eager_arg(r, back, "dtype", arg_dtype(DT_FP32));
