@@ -5,7 +5,8 @@
  *     Conv(x, k.0.weight, k.0.bias) in the function of the model, not in "k.0"
  *
  * A weight alone is no evidence, as of an embedding that is the head as well; beside such evidence it counts if its module is called nowhere. Nor is a region
- * that reads what modules made whose calls are known: autocast that is turned off for some lines is written so, too, and gradients go through that.
+ * that reads what modules made whose calls are known: autocast that is turned off for some lines is written so, too, and gradients go through that. A program
+ * may call functions itself with what a module holds: one module is no evidence either, nor are several if nothing else in the model trains.
  */
 #include "../passes.h"
 
@@ -13,6 +14,9 @@ struct regions {
 	struct graph *g;
 	struct strtab *called;     /* paths of modules of which a call is known */
 	bool *strong;              /* per value: made of what a module's known call made of its parameters */
+	uint32_t *nodes;  uint32_t n, cap;     /* in such regions, as it seems */
+	struct str first;          /* module whose parameters one of them reads */
+	bool several;              /* there are others */
 };
 
 /* "k.0" of the parameter "k.0.weight" */
@@ -76,43 +80,59 @@ reads_strong(const struct regions *r, uint32_t n)
 	return false;
 }
 
-/* Marks what the regions hold; weight_alone: operators without a bias as well. */
-static unsigned
-mark(struct regions *r, bool weight_alone)
+static void
+note(struct regions *r, uint32_t n, struct str module)
+{
+	r->several |= r->n && !str_eq(r->first, module);
+	r->first = module;
+	ROOM(r->g->c->a, r->nodes, r->n, r->cap, 1);
+	r->nodes[r->n++] = n;
+}
+
+/* Finds what the regions hold; weight_alone: operators without a bias as well. */
+static void
+find(struct regions *r, bool weight_alone)
 {
 	struct graph *g = r->g;
-	unsigned count = 0;
 
+	r->n = 0;
 	for (uint32_t n = 1; n < g->nnode; n++) {
 		bool both, strong = reads_strong(r, n);
 		struct str module = module_of(g, n, &both);
 
-		if (module.n && is_inside(g, n, module)) {
+		if (module.n && is_inside(g, n, module))
 			strong = true;
-		} else if (module.n && !strong && (both || (weight_alone && !strtab_find(r->called, module)))) {
-			count += !(g->nodes[n].flags & NF_NO_GRAD);
-			g->nodes[n].flags |= NF_NO_GRAD;
-		}
+		else if (module.n && !strong && (both || (weight_alone && !strtab_find(r->called, module))))
+			note(r, n, module);
 		for (uint32_t k = 0; k < g->nodes[n].nout; k++)
 			r->strong[node_outs(g, n)[k]] = strong;
 	}
-	return count;
+}
+
+static bool
+output_is_strong(const struct regions *r)
+{
+	for (uint32_t i = 0; i < r->g->noutput; i++)
+		if (r->strong[r->g->outputs[i]])
+			return true;
+	return false;
 }
 
 bool
 pass_nograd(struct analysis *a)
 {
 	struct regions r = {.g = a->g, .called = strtab_new(a->c->a)};
-	unsigned count;
 
 	if (!str_eq(a->g->format, S("onnx")) || !has_classes(a->g))
 		return true;
 	r.strong = NEW(a->c->a, bool, a->g->nval);
 	find_calls(&r);
-	count = mark(&r, false);
-	if (count)
-		count += mark(&r, true);
-	if (count)
-		assume(a, "%u operators run under torch.no_grad(): they read parameters of modules where no call of these is recorded", count);
+	find(&r, false);
+	if (!r.several || !output_is_strong(&r))
+		return true;
+	find(&r, true);
+	for (uint32_t i = 0; i < r.n; i++)
+		a->g->nodes[r.nodes[i]].flags |= NF_NO_GRAD;
+	assume(a, "%u operators run under torch.no_grad(): they read parameters of modules where no call of these is recorded", (unsigned)r.n);
 	return true;
 }
