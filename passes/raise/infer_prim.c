@@ -110,8 +110,10 @@ joined(struct infer *f, const struct cell *a, const struct cell *b, uint32_t nb)
 {
 	struct cell c = new_list(f, a->n + nb);
 
-	memcpy(c.u.list, a->u.list, a->n * sizeof *a->u.list);
-	memcpy(c.u.list + a->n, b, nb * sizeof *b);
+	if (a->n)
+		memcpy(c.u.list, a->u.list, a->n * sizeof *a->u.list);
+	if (nb)
+		memcpy(c.u.list + a->n, b, nb * sizeof *b);
 	return c;
 }
 
@@ -124,7 +126,8 @@ appended(struct infer *f, const struct cell *l, const struct cell *x)
 	if (l->n >= l->cap || c.u.list[-1].n != l->n) {
 		c.cap = l->n < UINT32_MAX / 2 ? l->n * 2 + 1 : UINT32_MAX;
 		c.u.list = NEW(f->a->c->a, struct cell, (size_t)c.cap + 1) + 1;
-		memcpy(c.u.list, l->u.list, l->n * sizeof *l->u.list);
+		if (l->n)
+			memcpy(c.u.list, l->u.list, l->n * sizeof *l->u.list);
 	}
 	c.u.list[l->n] = *x;
 	c.u.list[-1].n = c.n;
