@@ -185,7 +185,7 @@ resized_table(struct onnx *l, uint32_t v, const char *name, const struct spec *s
 	return joined ? FOLD_RESIZED_CAT : FOLD_RESIZED;
 }
 
-/* It shows the parameter's size if it is rows of a table, was expanded, has one dim among others of size 1, or as many elements as the parameter. */
+/* It shows the parameter's size if it is rows of a table, was expanded or repeated over the batch, has one dim among others of size 1, or as many elements as the parameter. */
 static bool
 shows_parameter(const struct onnx *l, uint32_t v)
 {
@@ -195,7 +195,7 @@ shows_parameter(const struct onnx *l, uint32_t v)
 
 	for (unsigned i = 0; x->rank != RANK_UNKNOWN && i < x->rank; i++)
 		large += val_dims(l->g, v)[i].n != 1;
-	return dtype_is_float(x->dtype) && (str_starts(name, S("embedding")) || str_starts(name, S("expand")) || large <= 1 || x->fold != FOLD_UNKNOWN);
+	return dtype_is_float(x->dtype) && (str_starts(name, S("embedding")) || str_starts(name, S("expand")) || str_eq(str_stem(name), S("repeat")) || large <= 1 || x->fold != FOLD_UNKNOWN);
 }
 
 /* What compares positions in a mask that was computed from nothing but them: "ge" with a number, "le" with each other. */

@@ -260,6 +260,8 @@ static const struct near {
 	{"grown_tiny.train.pt", "grown_tiny--bf16", 0, true},               /* padding="valid"; n += 1 of a size; a cache that begins as an empty tensor of k's dtype */
 	{"grown_tiny.train.pt2", "grown_tiny--bf16", 0, true},
 	{"unread_tiny.train.onnx", "unread_tiny--fp32", 0.0001, false},            /* the last layer of a list is in the signature only */
+	{"gemma_tiny.stack.onnx", "gemma_tiny--bf16", 0.0005, false},          /* functions whose lines no frame has: softmax, the loss, the inside of a norm */
+	{"gemma_tiny.stack.onnx", "gemma_tiny--mixed", 0.0005, false},
 	{"speech_tiny.train.pt2", "speech_tiny--lora", 0, true},           /* the waveform requires grad, so that frozen convolutions keep what backward needs */
 	{"speech_tiny.train.pt2", "speech_tiny--eval", 0, false},          /* .. but not in eval mode */
 	{"speech_tiny.train.pt2", "speech_tiny--ckpt", 0, true},           /* the first block, of a class of its own, is checkpointed, too */

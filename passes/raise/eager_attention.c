@@ -385,8 +385,8 @@ runs_in_fp32(const struct raiser *r)
 
 	if (r->g->file_dtype != DT_FP32 || r->g->vals[scores].dtype != DT_FP32)
 		return false;
-	if (line.n)
-		return memmem(line.p, line.n, "float32", 7) != NULL;
+	if (line.n && memmem(line.p, line.n, "softmax", 7))
+		return memmem(line.p, line.n, "float32", 7) != NULL;       /* else it calls a function that does, whose lines are not in the file */
 	if (str_starts(graph_str(r->g, x->fx_target), S("aten.softmax")))
 		return memmem(args.p, args.n, "float32", 7) != NULL;
 	if (r->g->vals[scores].rank < 4 || r->g->vals[scores].rank == RANK_UNKNOWN || !weighs_values(r, node_outs(r->g, r->s.n)[0]))

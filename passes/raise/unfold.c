@@ -424,6 +424,24 @@ rank_of_expanded(const struct unfold *u, uint32_t v)
 	return rank > 2 && val_dims(g, v)[rank - 2].n > 1 && g->nodes[u->user[v]].op != OP_ONNX_CONCAT ? 2 : 1;
 }
 
+/* start.repeat(batch, 1, ..): the parameter has one row. */
+static void
+unfold_repeated(struct unfold *u, uint32_t v, uint32_t p)
+{
+	struct graph *g = u->g;
+	unsigned rank = g->vals[v].rank;
+	struct sint dim[MAX_RANK], times[MAX_RANK];
+	uint32_t n;
+
+	memcpy(dim, val_dims(g, v), rank * sizeof *dim);
+	for (unsigned i = 0; i < rank; i++)
+		times[i] = i ? SINT(1) : dim[0];
+	dim[0] = SINT(1);
+	val_shape(g, p, rank, dim);
+	n = node_on(u, OP_REPEAT, "self", p, v);
+	*node_arg(g, n, "repeats") = (struct arg){.kind = ARG_INTS, .first = ints_add(g, times, rank), .count = rank};
+}
+
 /* Nothing says how: a view of one dim, rows of a table, or expanded over the batch. */
 static void
 unfold_by_shape(struct unfold *u, uint32_t v, uint32_t p)
@@ -436,7 +454,9 @@ unfold_by_shape(struct unfold *u, uint32_t v, uint32_t p)
 
 	memcpy(dim, val_dims(g, v), rank * sizeof *dim);
 	size = (struct arg){.kind = ARG_INTS, .first = ints_add(g, dim, rank), .count = rank};
-	if (alone < rank) {
+	if (str_eq(str_stem(graph_str(g, g->vals[v].name)), S("repeat")) && alone == rank) {
+		unfold_repeated(u, v, p);
+	} else if (alone < rank) {
 		val_shape(g, p, 1, dim + alone);
 		n = node_on(u, OP_RESHAPE, "self", p, v);
 		*node_arg(g, n, "shape") = size;

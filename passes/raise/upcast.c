@@ -340,13 +340,28 @@ viewed(const struct graph *g, uint32_t v, unsigned op)
 	return 0;
 }
 
+/* transformers' losses over a vocabulary do so whether they move labels or not: "loss = self.loss_function(logits, labels, self.vocab_size)" (loss_utils.py). */
+static bool
+is_over_vocabulary(const struct graph *g, uint32_t n)
+{
+	const struct node *x = &g->nodes[n];
+
+	for (unsigned d = 0; d < x->nframe; d++) {
+		struct str line = graph_str(g, g->frames[x->frame + d].text);
+
+		if (memmem(line.p, line.n, "self.loss_function(", 19) && memmem(line.p, line.n, "vocab_size", 10))
+			return true;
+	}
+	return false;
+}
+
 static void
 convert_logits(struct upcast *u, uint32_t n)
 {
 	struct graph *g = u->g;
 	uint32_t logits = operand_of(g, n, 0), reader = n, view = maker_of(g, logits), moved = viewed(g, operand_of(g, n, 1), OP_ONNX_PAD), behind;
 
-	if (g->vals[logits].dtype != DT_FP32 || !moved)
+	if (g->vals[logits].dtype != DT_FP32 || (!moved && !is_over_vocabulary(g, n)))
 		return;
 	while (view && (g->nodes[view].op == OP_ONNX_RESHAPE || g->nodes[view].op == OP_ONNX_SLICE || g->nodes[view].op == OP_CONTIGUOUS)) {
 		reader = view;
@@ -374,7 +389,7 @@ say(const struct upcast *u)
 	if (u->states)
 		assume(a, "states that decay run in fp32 with what goes into them, as libraries write them (%u conversions)", u->states);
 	if (u->losses)
-		assume(a, "logits are converted to fp32 in front of a loss on labels that are moved by one place (%u)", u->losses);
+		assume(a, "logits are converted to fp32 in front of a loss on labels that are moved by one place, and in front of a library's loss over a vocabulary (%u)", u->losses);
 }
 
 bool

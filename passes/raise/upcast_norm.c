@@ -254,6 +254,13 @@ convert_gated(struct upcast *u, uint32_t n, uint32_t x)
 	return count > 0;
 }
 
+/* "hidden_states.to(torch.float32).pow(2)": of the square alone. "self._norm(x.float())" is of all that the norm does. */
+static bool
+converts_square(struct str line)
+{
+	return (says(line, "float32") || says(line, ".float()")) && (says(line, ".pow(") || says(line, "**") || says(line, "square"));
+}
+
 void
 upcast_norm(struct upcast *u, uint32_t n)
 {
@@ -281,7 +288,7 @@ upcast_norm(struct upcast *u, uint32_t n)
 	line = line_of(g, square);
 	v = upcast_converted(u, x, square - 1, square, NF_UPCAST);
 	upcast_read_instead(g, square, x, v);
-	if (!says(line, "float32") && !says(line, ".float()") && !is_called_layer_norm(u, n)) {
+	if (!converts_square(line) && !is_called_layer_norm(u, n)) {
 		upcast_read_instead(g, normed, x, v);
 		line = line_of(g, normed);
 		if (str_cut(&line, ' ', &name) && str_starts(line, S("= ")))
