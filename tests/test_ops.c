@@ -61,6 +61,41 @@ names_are_found(void **state)
 	assert_int_equal(op_arg_index(OP_ADD, S("alp")), -1);
 }
 
+/* The first row of a name hides what stands behind it. */
+static void
+names_are_unique(void **state)
+{
+	static const char *const names[] = {
+#define ALIAS(name, op) name,
+#include "../ir/alias.def"
+#undef ALIAS
+	};
+	struct ctx *c = test_ctx();
+	struct strtab *seen = strtab_new(c->a);
+
+	(void)state;
+	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+		if (strtab_find(seen, str_of(names[i])))
+			fail_msg("%s stands in alias.def twice", names[i]);
+		strtab_id(seen, str_of(names[i]));
+	}
+	test_ctx_free(c);
+}
+
+/* The first result of a node without results is none, not that of the node behind it. */
+static void
+nodes_without_results(void **state)
+{
+	struct ctx *c = test_ctx();
+	struct graph *g = graph_new(c);
+	uint32_t n = node_new(g, OP_UNSQUEEZE, op_narg(OP_UNSQUEEZE), 0), m = node_new(g, OP_RELU, 1, 1);
+
+	(void)state;
+	node_outs(g, m)[0] = 7;
+	assert_int_equal(node_outs(g, n)[0], 0);
+	test_ctx_free(c);
+}
+
 /* What is saved follows from the formulas; these are the cases that gen_variable_type.py's rule distinguishes. */
 static void
 saved_sets(void **state)
@@ -203,7 +238,8 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_row_compiles), cmocka_unit_test(every_kernel_is_known), cmocka_unit_test(names_are_found), cmocka_unit_test(saved_sets), cmocka_unit_test(ctc_loss_keeps_alpha), cmocka_unit_test(odd_arguments), cmocka_unit_test(cudnn_keeps_what_flash_keeps),
+		cmocka_unit_test(every_row_compiles), cmocka_unit_test(every_kernel_is_known), cmocka_unit_test(names_are_found), cmocka_unit_test(names_are_unique), cmocka_unit_test(nodes_without_results),
+		cmocka_unit_test(saved_sets), cmocka_unit_test(ctc_loss_keeps_alpha), cmocka_unit_test(odd_arguments), cmocka_unit_test(cudnn_keeps_what_flash_keeps),
 	};
 
 	return cmocka_run_group_tests_name("ops", tests, NULL, NULL);
