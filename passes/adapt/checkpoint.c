@@ -19,12 +19,11 @@ struct stacks {
 };
 
 static bool
-is_transformers(const struct graph *g, uint32_t scope)
+within_transformers(const struct graph *g, uint32_t scope)
 {
-	for (; scope; scope = g->scopes[scope].parent)
-		if (str_starts(graph_str(g, g->scopes[scope].cls), S("transformers.")))
-			return true;
-	return false;
+	while (scope && !scope_is_transformers(g, scope))
+		scope = g->scopes[scope].parent;
+	return scope != 0;
 }
 
 /* Which modules are blocks, and which of their lists attend. */
@@ -69,7 +68,7 @@ find_behind(struct stacks *t, struct arena *a)
 static bool
 is_head(const struct stacks *t, uint32_t first, uint32_t last, uint32_t scope)
 {
-	if (!is_transformers(t->g, scope) || t->attends[t->list[scope]])
+	if (!within_transformers(t->g, scope) || t->attends[t->list[scope]])
 		return false;
 	for (uint32_t n = first; n <= last; n++)
 		for (struct operands it = operands_of(t->g, n); operand_next(&it);)
