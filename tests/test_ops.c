@@ -136,6 +136,29 @@ ctc_loss_keeps_alpha(void **state)
 	release_analysis(a);
 }
 
+/* 100 operands of 1 MiB, which an operator without a row keeps all, and as much for their gradients: beside them its result, of 1 MiB, and a KiB or two. */
+static void
+unknown_keeps_all(void **state)
+{
+	struct ctx *c = test_ctx();
+	struct str text = S("memcrest-ir 1\nparam %w \"w\" : fp32[256] trainable\ninput %x : fp32[1024, 256]\n"), list = S("");
+	mc_model *m = NULL;
+	mc_report *r = NULL;
+
+	(void)state;
+	for (unsigned i = 0; i < 100; i++) {
+		text = str_fmt(c->a, "%.*s%%a%u : fp32[1024, 256] = mul(%%x, %%w)\n", SFMT(text), i);
+		list = str_fmt(c->a, "%.*s%s%%a%u", SFMT(list), i ? ", " : "", i);
+	}
+	text = str_fmt(c->a, "%.*s%%u : fp32[1024, 256] = \"my.op\"(%.*s)\n%%l : fp32[] = sum(%%u)\noutput %%l\n", SFMT(text), SFMT(list));
+	assert_int_equal(mc_load_memory(text.p, text.n, "test", NULL, &m), MC_OK);
+	assert_int_equal(mc_analyze(m, NULL, NULL, &r), MC_INCOMPLETE);
+	assert_in_range(mc_report_peak(r), 201 << 20, (201 << 20) + 16384);
+	mc_report_free(r);
+	mc_model_free(m);
+	test_ctx_free(c);
+}
+
 /* ---- arguments that are not what an operator expects ------------------------------------------------------------------- */
 
 enum odd { ODD_MISSING, ODD_FIRST, ODD_TENSORS, ODD_SCALARS, ODD_LISTS, ODD_SIZES, ODD_HUGE, ODD_NEGATIVE, ODD_TEXT, ODD_ALL, ODD_COUNT };
@@ -239,7 +262,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_row_compiles), cmocka_unit_test(every_kernel_is_known), cmocka_unit_test(names_are_found), cmocka_unit_test(names_are_unique), cmocka_unit_test(nodes_without_results),
-		cmocka_unit_test(saved_sets), cmocka_unit_test(ctc_loss_keeps_alpha), cmocka_unit_test(odd_arguments), cmocka_unit_test(cudnn_keeps_what_flash_keeps),
+		cmocka_unit_test(saved_sets), cmocka_unit_test(ctc_loss_keeps_alpha), cmocka_unit_test(unknown_keeps_all), cmocka_unit_test(odd_arguments), cmocka_unit_test(cudnn_keeps_what_flash_keeps),
 	};
 
 	return cmocka_run_group_tests_name("ops", tests, NULL, NULL);
