@@ -92,7 +92,7 @@ find_blocks(struct analysis *a, struct stacks *t)
 {
 	struct graph *g = a->g;
 	bool asked = a->r->v[RK_CHECKPOINT_MODULES].nlist != 0;
-	uint32_t cap = 0;
+	uint32_t cap = 0, heads = 0;
 
 	for (uint32_t s = 1; asked && s < g->nscope; s++)
 		t->block[s] = recipe_matches(a->r, RK_CHECKPOINT_MODULES, scope_path(g, s));
@@ -100,13 +100,19 @@ find_blocks(struct analysis *a, struct stacks *t)
 		for (unsigned d = 1; d <= calls_depth(g, n); d++) {
 			uint32_t at = t->calls.at[n] + d, scope = scope_at(g, g->nodes[n].scope, d);
 
-			if (t->calls.first[at] != n || !t->block[scope] || (!asked && is_head(t, n, t->calls.last[at], scope)))
+			if (t->calls.first[at] != n || !t->block[scope])
 				continue;
+			if (!asked && is_head(t, n, t->calls.last[at], scope)) {
+				heads++;
+				continue;
+			}
 			ROOM(a->c->a, a->plan.blocks, a->plan.nblock, cap, 1);
 			a->plan.blocks[a->plan.nblock++] = (struct block){.first = n, .last = t->calls.last[at], .reentrant = a->r->v[RK_CHECKPOINT].i == CKPT_REENTRANT};
 			n = t->calls.last[at];
 			break;
 		}
+	if (heads)
+		assume(a, "repeated modules without attention that read what attention made are necks and heads, which transformers does not checkpoint (%u calls)", heads);
 }
 
 /* ---- input embeddings ---------------------------------------------------------------------------------------- */

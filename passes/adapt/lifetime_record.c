@@ -143,6 +143,7 @@ lifetime_of_recorded(struct lifetimes *l)
 	struct graph *g = l->g;
 	struct speech x;
 	const uint32_t *reader;
+	bool any = false;
 
 	if (!find_speech(g, &x))
 		return;
@@ -152,7 +153,11 @@ lifetime_of_recorded(struct lifetimes *l)
 
 		while (d <= calls_depth(g, n) && !is_layer(g, &x, scope_at(g, g->nodes[n].scope, d)))
 			d++;
-		if (d <= calls_depth(g, n) && l->calls.first[l->calls.at[n] + d] == n)
-			record(l, n, l->calls.last[l->calls.at[n] + d], reader, frame_end(l, &x, n));
+		if (d > calls_depth(g, n) || l->calls.first[l->calls.at[n] + d] != n)
+			continue;
+		record(l, n, l->calls.last[l->calls.at[n] + d], reader, frame_end(l, &x, n));
+		any = true;
 	}
+	if (any)
+		assume(l->a, "what goes into the layers of a classifier of speech and comes from them is kept until it returns, by hooks of transformers that record hidden states");
 }
