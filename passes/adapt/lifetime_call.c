@@ -126,8 +126,9 @@ static bool
 follows_alike(const struct lifetimes *l, uint32_t first, uint32_t n)
 {
 	const struct graph *g = l->g;
+	const struct node *x = &g->nodes[n];
 
-	if (n + 1 > l->returns || g->nodes[n + 1].op != g->nodes[n].op || g->nodes[n + 1].scope != g->nodes[n].scope || !calls_same(&l->calls, n, n + 1, calls_depth(g, n)))
+	if (n + 1 > l->returns || x[1].op != x->op || x[1].scope != x->scope || !calls_same(&l->calls, n, n + 1, calls_depth(g, n)))
 		return false;
 	for (struct operands it = operands_of(g, n + 1); operand_next(&it);)
 		if (g->vals[it.val].kind == VAL_NODE && g->vals[it.val].node >= first)

@@ -159,5 +159,5 @@ lifetime_of_recorded(struct lifetimes *l)
 		any = true;
 	}
 	if (any)
-		assume(l->a, "what goes into the layers of a classifier of speech and comes from them is kept until it returns, by hooks of transformers that record hidden states");
+		assume(l->a, "hidden states of a classifier of speech live until it returns: hooks of transformers record what goes into its layers and comes from them");
 }
