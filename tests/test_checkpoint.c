@@ -1,4 +1,4 @@
-/* Which modules are checkpointed by default. */
+/* Which modules are checkpointed by default, and when a waveform becomes a leaf. */
 #include "test.h"
 
 #include <stdio.h>
@@ -70,10 +70,36 @@ odd_ones_are_blocks(void **state)
 	}
 }
 
+/* freeze_feature_encoder() freezes what is in the encoder, and the waveform is no leaf then; others with such a name do nothing to it. */
+static void
+waveforms(void **state)
+{
+	static const struct {
+		const char *cls, *trains;
+		bool leaf;
+	} cases[] = {{"transformers.models.m.MFeatureEncoder", " trainable", true}, {"transformers.models.m.MFeatureEncoder", "", false}, {"my.FeatureEncoder", " trainable", false}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		char graph[1024];
+		struct analysed a;
+		bool said = false;
+
+		snprintf(graph, sizeof graph, "memcrest-ir 1\ninput %%x : fp32[4, 1024]\nparam %%w \"e.w\" : fp32[1024]%s\nparam %%v \"v\" : fp32[1024] trainable\n"
+		    "%%u : fp32[4, 1, 1024] = unsqueeze(%%x, 1) @\"e\":\"%s\"\n%%a : fp32[4, 1, 1024] = mul(%%u, %%w) @\"e\":\"%s\"\n%%b : fp32[4, 1, 1024] = mul(%%a, %%v)\n"
+		    "%%l : fp32[] = sum(%%b)\noutput %%l\n", cases[i].trains, cases[i].cls, cases[i].cls);
+		a = test_analyse(graph, "{\"optimizer\": \"sgd\"}");
+		for (uint32_t k = 0; k < a.r->r.nassumption; k++)
+			said |= strstr(a.r->r.assumptions[k].p, "waveform") != NULL;
+		assert_int_equal(said, cases[i].leaf);
+		release_analysis(a);
+	}
+}
+
 int
 main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(necks_are_not_blocks), cmocka_unit_test(odd_ones_are_blocks)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(necks_are_not_blocks), cmocka_unit_test(odd_ones_are_blocks), cmocka_unit_test(waveforms)};
 
 	return cmocka_run_group_tests_name("checkpoint", tests, NULL, NULL);
 }
