@@ -81,8 +81,11 @@ declared_tensor(struct sim *s, uint32_t v)
 		return 0;
 	if (x->dtype == s->g->file_dtype && s->param_dtype)
 		g.dtype = s->param_dtype;
-	for (unsigned i = 0; i < x->rank; i++)
-		g.dim[i] = s->ints[x->dim + i] < 0 ? 0 : s->ints[x->dim + i];
+	for (unsigned i = 0; i < x->rank; i++) {
+		g.dim[i] = s->ints[x->dim + i];
+		if (g.dim[i] < 0)
+			return 0;          /* not known, which is not zero */
+	}
 	geom_contiguous(&g);
 	return tensor_new(s, geom_intern(s->geoms, g), "unknown");
 }
