@@ -154,6 +154,7 @@ static void
 find_poolers(struct onnx *l)
 {
 	unsigned n = 0;
+	bool any = false;
 
 	for (uint32_t i = 1; i < l->nspec; i++) {
 		struct str name = graph_str(l->g, l->spec[i].full);
@@ -169,8 +170,9 @@ find_poolers(struct onnx *l)
 		dim[0] = dim[1] = val_dims(l->g, norm)[0];
 		size_of(l->g, &l->spec[i], l->g->vals[norm].dtype, weight ? 2 : 1, dim);
 		n += weight;
+		any = true;
 	}
-	if (n)
+	if (any)
 		graph_note(l->g, "poolers that nothing reads, of which the file has only names, are square layers as wide as the norm in front of them (%u)", n);
 }
 

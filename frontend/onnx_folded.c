@@ -223,7 +223,6 @@ void
 onnx_note_folded(struct onnx *l, uint32_t v, const char *name, struct spec *s)
 {
 	struct str ops = operators(l, v, name, s);
-
 	enum fold_kind kind = ops.n ? FOLD_OPERATORS : position_bias(l, v, name);
 
 	l->g->vals[v].full = s->full;

@@ -241,7 +241,8 @@ set_unknown_args(struct script *s, uint32_t n, const struct args *a)
 static bool
 gives_list(unsigned op, struct str name, const struct args *a)
 {
-	static const char *const names[] = {"meshgrid", "broadcast_tensors", "hsplit", "vsplit", "dsplit", "tensor_split", "align_tensors", "gradient", "nonzero_numpy", "unflatten_dense_tensors"};
+	static const char *const names[] = {"meshgrid", "broadcast_tensors", "hsplit", "vsplit", "dsplit", "tensor_split", "align_tensors", "gradient",
+		"nonzero_numpy", "unflatten_dense_tensors"};
 
 	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
 		if (str_eq(name, str_of(names[i])))

@@ -153,16 +153,18 @@ graph_is_sized(const struct graph *g, uint32_t v)
 uint32_t
 node_new(struct graph *g, unsigned op, uint32_t narg, uint32_t nout)
 {
+	uint32_t ids = nout ? nout : 1;        /* a file's node may make nothing; its first result is then 0, not the next node's */
+
 	ROOM(g->c->a, g->nodes, g->nnode, g->node_cap, 1);
 	ROOM(g->c->a, g->args, g->narg, g->arg_cap, narg);
-	ROOM(g->c->a, g->ids, g->nid, g->id_cap, nout);
+	ROOM(g->c->a, g->ids, g->nid, g->id_cap, ids);
 	g->nodes[g->nnode] = (struct node){
 		.op = (uint16_t)op, .narg = narg, .nout = nout, .arg = g->narg, .out = g->nid,
 	};
 	memset(g->args + g->narg, 0, narg * sizeof *g->args);
-	memset(g->ids + g->nid, 0, nout * sizeof *g->ids);
+	memset(g->ids + g->nid, 0, ids * sizeof *g->ids);
 	g->narg += narg;
-	g->nid += nout;
+	g->nid += ids;
 	return g->nnode++;
 }
 

@@ -144,10 +144,8 @@ enum val_flag {
 enum fold_kind {                   /* how an exporter computed a CONST .. */
 	FOLD_UNKNOWN,
 	FOLD_OPERATORS,            /* .. by the operators `folded`: "exp neg" of `full`, its own last, "t" = the matrix transposed */
-	FOLD_BIAS,                 /* a table of position biases, looked up .. */
-	FOLD_BIAS_CAUSAL,          /* .. with later positions masked */
-	FOLD_RESIZED,              /* positions of a picture, resized .. */
-	FOLD_RESIZED_CAT,          /* .. behind the row of a class token, which is not */
+	FOLD_BIAS, FOLD_BIAS_CAUSAL,       /* a table of position biases, looked up; with later positions masked */
+	FOLD_RESIZED, FOLD_RESIZED_CAT,    /* positions of a picture, resized; behind the row of a class token, which is not */
 	FOLD_TYPES,                /* rows of a table of types, all of one */
 	FOLD_COMPARED              /* positions, compared by the operator `folded`: "le" */
 };

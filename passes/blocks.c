@@ -25,10 +25,10 @@ same_list(const struct list *a, uint32_t parent, uint32_t cls, uint32_t prefix)
 	return a->parent == parent && a->cls == cls && a->prefix == prefix;
 }
 
-static bool
-is_of_transformers(const struct graph *g, uint32_t scope)
+bool
+scope_is_transformers(const struct graph *g, uint32_t scope)
 {
-	return str_starts(graph_str(g, g->scopes[scope].cls), S("transformers.models."));
+	return str_starts(graph_str(g, scope ? g->scopes[scope].cls : g->root_class), S("transformers.models."));
 }
 
 /* of: the list of each scope + 1, 0 = none. */
@@ -44,7 +44,7 @@ mark_blocks(const struct graph *g, struct arena *a, const struct list *lists, ui
 	for (uint32_t i = 0; i < n; i++)
 		repeats[lists[i].prefix] |= lists[i].path == 0;
 	for (uint32_t s = 1; s < g->nscope; s++)
-		block[s] = of[s] && (lists[of[s] - 1].path == 0 || (is_of_transformers(g, s) && repeats[lists[of[s] - 1].prefix]));
+		block[s] = of[s] && (lists[of[s] - 1].path == 0 || (scope_is_transformers(g, s) && repeats[lists[of[s] - 1].prefix]));
 }
 
 /* Per scope: is it a member of a list with at least two members, and has it children? */

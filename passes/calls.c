@@ -69,3 +69,14 @@ uses_count(const struct graph *g, uint32_t *count)
 	for (uint32_t i = 0; i < g->noutput; i++)
 		count[g->outputs[i]]++;
 }
+
+uint32_t *
+uses_last(const struct graph *g, struct arena *a)
+{
+	uint32_t *last = NEW(a, uint32_t, g->nval);
+
+	for (uint32_t n = 1; n < g->nnode; n++)
+		for (struct operands it = operands_of(g, n); operand_next(&it);)
+			last[it.val] = n;
+	return last;
+}

@@ -81,10 +81,12 @@ unsigned calls_depth(const struct graph *, uint32_t node);       /* entries of a
 bool calls_same(const struct calls *, uint32_t node_a, uint32_t node_b, unsigned depth);
 
 void uses_count(const struct graph *, uint32_t *count);          /* per value, outputs included; adds to count */
+uint32_t *uses_last(const struct graph *, struct arena *);       /* per value: the last node that reads it, 0 = none */
 
 /* blocks.c: repeated blocks */
 bool *blocks_find(const struct graph *, struct arena *);         /* per scope */
 struct str blocks_list(struct str path);                         /* "encoder.layer." of "encoder.layer.12", or empty */
+bool scope_is_transformers(const struct graph *, uint32_t scope);        /* the module's class is one of that library's models' */
 uint32_t blocks_outermost(const struct graph *, const bool *block, uint32_t scope);
 
 #endif

@@ -291,7 +291,8 @@ custom_function_of_parameters(void **state)
 
 /*
  * Three sums one behind the other, of which two nodes read: a list. They live until the function returns, with e, which p's gradient needs, z and the loss. With two
- * sums, which may be parts of one expression, s1, s2 and c are the most at a time, and e, z and the loss at the end are fewer.
+ * sums, which may be parts of one expression, s1, s2 and c are the most at a time, and e, z and the loss at the end are fewer. Three that one node reads may be
+ * its arguments: they and e are the most.
  */
 static void
 sums_in_a_row(void **state)
@@ -301,11 +302,12 @@ sums_in_a_row(void **state)
 	static const char *const rest[] = {
 		"%s3 : fp32[128, 256] = add(%x, %t)\n%c : fp32[128, 256] = mul(%s1, %s2)\n%e : fp32[128, 256] = mul(%c, %s3)\n",
 		"%c : fp32[128, 256] = mul(%s1, %s2)\n%e : fp32[128, 256] = mul(%c, %x)\n",
+		"%s3 : fp32[128, 256] = add(%x, %t)\n%e : fp32[128, 256] = addcmul(%s1, %s2, %s3)\n",
 	};
-	const uint64_t want[] = {2 * X + 5 * X + U, 2 * X + 3 * X};
+	const uint64_t want[] = {2 * X + 5 * X + U, 2 * X + 3 * X, 2 * X + 4 * X};
 
 	(void)state;
-	for (unsigned i = 0; i < 2; i++) {
+	for (unsigned i = 0; i < 3; i++) {
 		char graph[2048];
 		struct analysed a;
 

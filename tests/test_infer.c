@@ -4,6 +4,7 @@
  */
 #include "test.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define HEAD "memcrest-ir 1\nsym b 1..\ninput %x : fp32[b, 6]\nparam %w \"w\" : fp32[8, 6] trainable\n"
@@ -155,6 +156,35 @@ unknown_stays_unknown(void **state)
 	release_analysis(a);
 }
 
+/* Dims that nobody knows, of y and z, are not dims of size 0, whether what y looks into was a guess or not; what is computed from a guess is one. */
+static void
+unknown_dims_are_unsized(void **state)
+{
+	static const struct {
+		const char *maker, *next;
+		unsigned unsure, said;
+	} cases[] = {{"onnx.Relu(X=%a)", "onnx.Reshape(data=%u, shape=%k)", 2, 1}, {"\"my.op\"(%a)", "onnx.Reshape(data=%u, shape=%k)", 3, 1}, {"\"my.op\"(%a)", "onnx.Relu(X=%u)", 3, 0}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		char text[512];
+		mc_model *m = NULL;
+		mc_report *rep = NULL;
+		unsigned said = 0;
+
+		snprintf(text, sizeof text, "memcrest-ir 1\ninput %%x : fp32[4, 6]\ninput %%k : int64[2]\nparam %%w \"w\" : fp32[6] trainable\n%%a : fp32[4, 6] = onnx.Mul(A=%%x, B=%%w)\n"
+		    "%%u = %s\n%%y = %s\n%%z = onnx.Relu(X=%%y)\n%%l : fp32[] = onnx.ReduceSum(data=%%a, keepdims=0)\noutput %%l\noutput %%z\n", cases[i].maker, cases[i].next);
+		assert_int_equal(mc_load_memory(text, strlen(text), "test", NULL, &m), MC_OK);
+		assert_int_equal(mc_analyze(m, NULL, NULL, &rep), MC_INCOMPLETE);
+		assert_int_equal(rep->r.values - rep->r.sized, cases[i].unsure);
+		for (uint32_t k = 0; k < rep->r.ndiag; k++)
+			said += rep->r.diags[k].code == DIAG_UNSIZED;
+		assert_int_equal(said, cases[i].said);
+		mc_report_free(rep);
+		mc_model_free(m);
+	}
+}
+
 /* A value that a guess made is one of those that have no sure size, as long as nothing known agrees with it. */
 static void
 guesses_are_counted(void **state)
@@ -286,7 +316,8 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(shapes_are_inferred), cmocka_unit_test(unknown_stays_unknown), cmocka_unit_test(guesses_are_counted), cmocka_unit_test(declared_values_stay), cmocka_unit_test(notes_say_what_data_decided),
+		cmocka_unit_test(shapes_are_inferred), cmocka_unit_test(unknown_stays_unknown), cmocka_unit_test(guesses_are_counted), cmocka_unit_test(unknown_dims_are_unsized),
+		cmocka_unit_test(declared_values_stay), cmocka_unit_test(notes_say_what_data_decided),
 		cmocka_unit_test(pieces_must_fit), cmocka_unit_test(broken_programs), cmocka_unit_test(turns_are_written_out),
 	};
 

@@ -61,6 +61,41 @@ names_are_found(void **state)
 	assert_int_equal(op_arg_index(OP_ADD, S("alp")), -1);
 }
 
+/* The first row of a name hides what stands behind it. */
+static void
+names_are_unique(void **state)
+{
+	static const char *const names[] = {
+#define ALIAS(name, op) name,
+#include "../ir/alias.def"
+#undef ALIAS
+	};
+	struct ctx *c = test_ctx();
+	struct strtab *seen = strtab_new(c->a);
+
+	(void)state;
+	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+		if (strtab_find(seen, str_of(names[i])))
+			fail_msg("%s stands in alias.def twice", names[i]);
+		strtab_id(seen, str_of(names[i]));
+	}
+	test_ctx_free(c);
+}
+
+/* The first result of a node without results is none, not that of the node behind it. */
+static void
+nodes_without_results(void **state)
+{
+	struct ctx *c = test_ctx();
+	struct graph *g = graph_new(c);
+	uint32_t n = node_new(g, OP_UNSQUEEZE, op_narg(OP_UNSQUEEZE), 0), m = node_new(g, OP_RELU, 1, 1);
+
+	(void)state;
+	node_outs(g, m)[0] = 7;
+	assert_int_equal(node_outs(g, n)[0], 0);
+	test_ctx_free(c);
+}
+
 /* What is saved follows from the formulas; these are the cases that gen_variable_type.py's rule distinguishes. */
 static void
 saved_sets(void **state)
@@ -99,6 +134,29 @@ ctc_loss_keeps_alpha(void **state)
 	assert_int_equal(mc_report_peak(a.r), 2 * 19456 + 2 * 20480 + 19456 + 1024 + 512 + 5 * 512);
 	assert_false(a.r->incomplete);
 	release_analysis(a);
+}
+
+/* 100 operands of 1 MiB, which an operator without a row keeps all, and as much for their gradients: beside them its result, of 1 MiB, and a KiB or two. */
+static void
+unknown_keeps_all(void **state)
+{
+	struct ctx *c = test_ctx();
+	struct str text = S("memcrest-ir 1\nparam %w \"w\" : fp32[256] trainable\ninput %x : fp32[1024, 256]\n"), list = S("");
+	mc_model *m = NULL;
+	mc_report *r = NULL;
+
+	(void)state;
+	for (unsigned i = 0; i < 100; i++) {
+		text = str_fmt(c->a, "%.*s%%a%u : fp32[1024, 256] = mul(%%x, %%w)\n", SFMT(text), i);
+		list = str_fmt(c->a, "%.*s%s%%a%u", SFMT(list), i ? ", " : "", i);
+	}
+	text = str_fmt(c->a, "%.*s%%u : fp32[1024, 256] = \"my.op\"(%.*s)\n%%l : fp32[] = sum(%%u)\noutput %%l\n", SFMT(text), SFMT(list));
+	assert_int_equal(mc_load_memory(text.p, text.n, "test", NULL, &m), MC_OK);
+	assert_int_equal(mc_analyze(m, NULL, NULL, &r), MC_INCOMPLETE);
+	assert_in_range(mc_report_peak(r), 201 << 20, (201 << 20) + 16384);
+	mc_report_free(r);
+	mc_model_free(m);
+	test_ctx_free(c);
 }
 
 /* ---- arguments that are not what an operator expects ------------------------------------------------------------------- */
@@ -203,7 +261,8 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_row_compiles), cmocka_unit_test(every_kernel_is_known), cmocka_unit_test(names_are_found), cmocka_unit_test(saved_sets), cmocka_unit_test(ctc_loss_keeps_alpha), cmocka_unit_test(odd_arguments), cmocka_unit_test(cudnn_keeps_what_flash_keeps),
+		cmocka_unit_test(every_row_compiles), cmocka_unit_test(every_kernel_is_known), cmocka_unit_test(names_are_found), cmocka_unit_test(names_are_unique), cmocka_unit_test(nodes_without_results),
+		cmocka_unit_test(saved_sets), cmocka_unit_test(ctc_loss_keeps_alpha), cmocka_unit_test(unknown_keeps_all), cmocka_unit_test(odd_arguments), cmocka_unit_test(cudnn_keeps_what_flash_keeps),
 	};
 
 	return cmocka_run_group_tests_name("ops", tests, NULL, NULL);

@@ -94,10 +94,22 @@ onnx_is_as_its_twin(void **state)
 		}
 }
 
+/* What stands there from the beginning is no event: a pooler that nothing reads, of which the ONNX file has only the name. */
+static void
+unread_poolers_count(void **state)
+{
+	struct analysed a = analyse("pooler", ".onnx", "{}"), b = analyse("pooler", ".pt2", "{}");
+
+	(void)state;
+	assert_int_equal(mc_report_peak(a.r), mc_report_peak(b.r));
+	release_analysis(a);
+	release_analysis(b);
+}
+
 int
 main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(onnx_is_as_its_twin)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(onnx_is_as_its_twin), cmocka_unit_test(unread_poolers_count)};
 
 	return cmocka_run_group_tests_name("twins", tests, NULL, NULL);
 }

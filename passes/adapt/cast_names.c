@@ -6,7 +6,16 @@
 #include "casts.h"
 #include "source_line.h"
 
-#define FAR_ENOUGH 4096u           /* nodes looked back */
+#define FAR_ENOUGH 4096u           /* nodes looked back, or on from where the function begins */
+#define LONGEST_NAME 255u
+
+/* So many characters of source lines are looked at for all conversions; a real model needs a few millions. */
+static bool
+may_look_at(struct casts *k, const struct frame *line)
+{
+	k->looked += line ? (uint64_t)graph_str(k->g, line->text).n + 1 : 1;
+	return k->looked <= CASTS_MOST_LOOKED;
+}
 
 /* The line of the function that node n's innermost frame belongs to, as node m sees it; NULL = m runs elsewhere. */
 static const struct frame *
@@ -42,7 +51,7 @@ passed_in(const struct casts *k, uint32_t m, uint32_t first, uint32_t found)
 
 /* The argument of that name, 0 = not known: what a line with it reads, if that is one value; no two lines must tell different ones. */
 static uint32_t
-argument_of(const struct casts *k, uint32_t n, const struct frame *here, struct str name)
+argument_of(struct casts *k, uint32_t n, const struct frame *here, struct str name)
 {
 	const struct graph *g = k->g;
 	unsigned at = k->calls.at[n] + calls_depth(g, n);
@@ -51,11 +60,11 @@ argument_of(const struct casts *k, uint32_t n, const struct frame *here, struct 
 	for (uint32_t m = first; m <= last && m - first < FAR_ENOUGH;) {
 		const struct frame *line = line_of(k, m, n);
 		uint32_t number = line ? line->line : 0, v = 0;
-		bool told = line && number != here->line && line_reads(graph_str(g, line->text), name);
+		bool told = may_look_at(k, line) && line && number != here->line && line_reads(graph_str(g, line->text), name);
 
 		do {
 			v = told ? passed_in(k, m, first, v) : 0;
-			line = ++m <= last ? line_of(k, m, n) : NULL;
+			line = ++m <= last && m - first < FAR_ENOUGH ? line_of(k, m, n) : NULL;
 		} while (line && line->line == number);
 		if (!v || v == SEVERAL)
 			continue;
@@ -67,19 +76,21 @@ argument_of(const struct casts *k, uint32_t n, const struct frame *here, struct 
 }
 
 uint32_t
-casts_named(const struct casts *k, uint32_t n)
+casts_named(struct casts *k, uint32_t n)
 {
 	const struct graph *g = k->g;
 	const struct frame *here = g->nodes[n].nframe ? line_of(k, n, n) : NULL, *line;
 	struct str name = here ? line_dtype_of(graph_str(g, here->text)) : S("");
 
-	for (uint32_t m = n; name.n && m-- > 1 && n - m < FAR_ENOUGH;) {
-		uint32_t v = g->nodes[m].nout ? node_outs(g, m)[0] : 0;
+	if (!name.n || name.n > LONGEST_NAME)
+		return 0;
+	for (uint32_t m = n; m-- > 1 && n - m < FAR_ENOUGH;) {
+		uint32_t v = node_outs(g, m)[0];
 
 		line = line_of(k, m, n);
-		if (!line || line->line == here->line || !str_eq(line_targets(graph_str(g, line->text)), name))
+		if (!may_look_at(k, line) || !line || line->line == here->line || !str_eq(line_targets(graph_str(g, line->text)), name))
 			continue;
 		return v && dtype_is_float(g->vals[v].dtype) && g->vals[v].rank ? v : 0;
 	}
-	return name.n ? argument_of(k, n, here, name) : 0;
+	return argument_of(k, n, here, name);
 }

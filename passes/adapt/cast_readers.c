@@ -37,7 +37,8 @@ casts_find_readers(struct casts *k)
 static bool
 is_view(unsigned op)
 {
-	return op == OP_VIEW || op == OP_RESHAPE || op == OP_SLICE || op == OP_SELECT || op == OP_UNSQUEEZE || op == OP_CONTIGUOUS || op == OP_TRANSPOSE || op == OP_PERMUTE || op == OP_FLATTEN;
+	return op == OP_VIEW || op == OP_RESHAPE || op == OP_SLICE || op == OP_SELECT || op == OP_UNSQUEEZE || op == OP_CONTIGUOUS || op == OP_TRANSPOSE ||
+	       op == OP_PERMUTE || op == OP_FLATTEN;
 }
 
 /* Do logits, viewed maybe, get from node n to a cross entropy? */

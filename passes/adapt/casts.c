@@ -477,5 +477,7 @@ pass_casts(struct analysis *a)
 	casts_restore_wide(&k);
 	restore_names(&k);
 	casts_write_returns(&k);
+	if (k.looked > CASTS_MOST_LOOKED)
+		assume(a, "x.to(name.dtype) is taken to give the parameters' dtype where finding the name would have meant reading more than %u characters", CASTS_MOST_LOOKED);
 	return true;
 }

@@ -4,6 +4,8 @@
 
 #include "../passes.h"
 
+#define CASTS_MOST_LOOKED 100000000u           /* characters of source lines */
+
 enum table { NO_TABLE, TABLE_BESIDE, TABLE };          /* BESIDE: numbers and buffers, whose dtype a table takes over */
 
 struct casts {
@@ -17,13 +19,14 @@ struct casts {
 	uint32_t *wanted;          /* per value: what it is added or copied into, 0 = nothing */
 	uint32_t *renamed;         /* per value: the operand of the no-op "up" that made it, 0 = none */
 	uint32_t *first, *reader;  /* per value: its readers are reader[first[v]] .. reader[first[v + 1]] */
+	uint64_t looked;           /* characters of source lines in which names were looked for */
 	bool *read_inside;         /* per value that a conversion makes: something inside of its call reads it */
 };
 
 bool casts_same_call(const struct casts *, uint32_t node_a, uint32_t node_b);
 bool casts_within_call(const struct casts *, uint32_t node_a, uint32_t node_b);  /* is a's innermost call b's, or inside of it? */
 void casts_back(struct casts *, uint32_t node, uint32_t up);      /* the conversion gives the dtype that was there before up */
-uint32_t casts_named(const struct casts *, uint32_t node);        /* the value whose dtype its source line asks for; 0 = not known */
+uint32_t casts_named(struct casts *, uint32_t node);        /* the value whose dtype its source line asks for; 0 = not known */
 bool casts_wants_one_dtype(unsigned op);                          /* a matrix product, a convolution, attention .. */
 void casts_write_returns(struct casts *);
 

@@ -19,12 +19,11 @@ struct stacks {
 };
 
 static bool
-is_transformers(const struct graph *g, uint32_t scope)
+within_transformers(const struct graph *g, uint32_t scope)
 {
-	for (; scope; scope = g->scopes[scope].parent)
-		if (str_starts(graph_str(g, g->scopes[scope].cls), S("transformers.")))
-			return true;
-	return false;
+	while (scope && !scope_is_transformers(g, scope))
+		scope = g->scopes[scope].parent;
+	return scope != 0;
 }
 
 /* Which modules are blocks, and which of their lists attend. */
@@ -69,7 +68,7 @@ find_behind(struct stacks *t, struct arena *a)
 static bool
 is_head(const struct stacks *t, uint32_t first, uint32_t last, uint32_t scope)
 {
-	if (!is_transformers(t->g, scope) || t->attends[t->list[scope]])
+	if (!within_transformers(t->g, scope) || t->attends[t->list[scope]])
 		return false;
 	for (uint32_t n = first; n <= last; n++)
 		for (struct operands it = operands_of(t->g, n); operand_next(&it);)
@@ -93,7 +92,7 @@ find_blocks(struct analysis *a, struct stacks *t)
 {
 	struct graph *g = a->g;
 	bool asked = a->r->v[RK_CHECKPOINT_MODULES].nlist != 0;
-	uint32_t cap = 0;
+	uint32_t cap = 0, heads = 0;
 
 	for (uint32_t s = 1; asked && s < g->nscope; s++)
 		t->block[s] = recipe_matches(a->r, RK_CHECKPOINT_MODULES, scope_path(g, s));
@@ -101,13 +100,19 @@ find_blocks(struct analysis *a, struct stacks *t)
 		for (unsigned d = 1; d <= calls_depth(g, n); d++) {
 			uint32_t at = t->calls.at[n] + d, scope = scope_at(g, g->nodes[n].scope, d);
 
-			if (t->calls.first[at] != n || !t->block[scope] || (!asked && is_head(t, n, t->calls.last[at], scope)))
+			if (t->calls.first[at] != n || !t->block[scope])
 				continue;
+			if (!asked && is_head(t, n, t->calls.last[at], scope)) {
+				heads++;
+				continue;
+			}
 			ROOM(a->c->a, a->plan.blocks, a->plan.nblock, cap, 1);
 			a->plan.blocks[a->plan.nblock++] = (struct block){.first = n, .last = t->calls.last[at], .reentrant = a->r->v[RK_CHECKPOINT].i == CKPT_REENTRANT};
 			n = t->calls.last[at];
 			break;
 		}
+	if (heads)
+		assume(a, "repeated modules without attention that read what attention made are necks and heads, which transformers does not checkpoint (%u calls)", heads);
 }
 
 /* ---- input embeddings ---------------------------------------------------------------------------------------- */

@@ -32,29 +32,22 @@ is_of_channels(unsigned op)
 	return op == OP_CONV || op == OP_CONVOLUTION || op == OP_BATCH_NORM || op == OP_INSTANCE_NORM || op == OP_GROUP_NORM;
 }
 
-static uint32_t *
-count_readers(const struct graph *g)
-{
-	uint32_t *readers = NEW(g->c->a, uint32_t, g->nval);
-
-	for (uint32_t n = 1; n < g->nnode; n++)
-		for (struct operands it = operands_of(g, n); operand_next(&it);)
-			readers[it.val]++;
-	return readers;
-}
-
 bool
 pass_inplace(struct analysis *a)
 {
 	const struct graph *g = a->g;
-	const uint32_t *readers = str_eq(g->format, S("onnx")) ? count_readers(g) : NULL;
+	uint32_t *uses;
 	unsigned count = 0;
 
-	for (uint32_t n = 1; readers && n < g->nnode; n++) {
+	if (!str_eq(g->format, S("onnx")))
+		return true;
+	uses = NEW(a->c->a, uint32_t, g->nval);
+	uses_count(g, uses);
+	for (uint32_t n = 1; n < g->nnode; n++) {
 		const struct arg *x = node_args(g, n);
 
 		if (may_run_in_place(g->nodes[n].op) && g->nodes[n].narg && x->kind == ARG_VAL && g->vals[x->u.val].kind == VAL_NODE)
-			count += readers[x->u.val] == 1 && is_of_channels(g->nodes[g->vals[x->u.val].node].op);
+			count += uses[x->u.val] == 1 && is_of_channels(g->nodes[g->vals[x->u.val].node].op);
 	}
 	if (count)
 		assume(a, "activations behind convolutions and norms have results of their own; in place, which ONNX does not show, they take less (%u)", count);

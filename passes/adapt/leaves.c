@@ -5,6 +5,8 @@
  */
 #include "../passes.h"
 
+#define MOST_ENCODERS 8u           /* whose parameters are looked at; further ones are taken to train */
+
 /* Files without classes have the names that the library gives its modules. */
 static bool
 is_feature_encoder(const struct graph *g, uint32_t scope, uint32_t reader)
@@ -12,7 +14,7 @@ is_feature_encoder(const struct graph *g, uint32_t scope, uint32_t reader)
 	struct str cls = graph_str(g, g->scopes[scope].cls), path = scope_path(g, scope), first = scope_path(g, g->nodes[reader].scope);
 
 	if (cls.n)
-		return str_starts(cls, S("transformers.models.")) && str_ends(cls, S("FeatureEncoder"));
+		return scope_is_transformers(g, scope) && str_ends(cls, S("FeatureEncoder"));
 	return (str_eq(path, S("feature_extractor")) || str_ends(path, S(".feature_extractor"))) && str_starts(first, path) &&
 	       str_starts(str_sub(first, path.n, first.n), S(".conv_layers.0."));
 }
@@ -34,9 +36,11 @@ any_trains(const struct graph *g, struct str path)
 static bool
 adds_channel(const struct graph *g, uint32_t n)
 {
-	const struct arg *x = g->nodes[n].narg ? node_args(g, n) : NULL;
+	const struct arg *x = node_args(g, n);
 
-	return g->nodes[n].op == OP_UNSQUEEZE && g->nodes[n].scope && x && x->kind == ARG_VAL && g->vals[x->u.val].kind == VAL_INPUT && dtype_is_float(g->vals[x->u.val].dtype);
+	if (g->nodes[n].op != OP_UNSQUEEZE || !g->nodes[n].scope || x->kind != ARG_VAL)
+		return false;
+	return g->vals[x->u.val].kind == VAL_INPUT && dtype_is_float(g->vals[x->u.val].dtype);
 }
 
 bool
@@ -45,6 +49,7 @@ pass_leaves(struct analysis *a)
 	struct graph *g = a->g;
 	uint32_t *waveform = NEW(a->c->a, uint32_t, g->nval);        /* by value: the node that gave it a channel */
 	bool *asked = NEW(a->c->a, bool, g->nscope), any = false;
+	unsigned encoders = 0;
 
 	for (uint32_t n = 1; n < g->nnode; n++) {
 		for (struct operands it = operands_of(g, n); operand_next(&it);) {
@@ -53,7 +58,7 @@ pass_leaves(struct analysis *a)
 			if (!maker || asked[scope] || !is_feature_encoder(g, scope, n))
 				continue;
 			asked[scope] = true;
-			if (any_trains(g, scope_path(g, scope))) {
+			if (encoders++ >= MOST_ENCODERS || any_trains(g, scope_path(g, scope))) {
 				g->nodes[maker].flags |= NF_LEAF;
 				any = true;
 			}

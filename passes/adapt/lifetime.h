@@ -1,4 +1,5 @@
-/* What the parts of the lifetime pass share: lifetime.c by use, lifetime_name.c by source lines, lifetime_call.c what calls tell where there are none. */
+/* What the parts of the lifetime pass share: lifetime.c by use, lifetime_name.c by source lines, lifetime_call.c what calls tell where there are none;
+ * lists, experts, turns of loops and recorded hidden states have a file each. */
 #ifndef MC_LIFETIME_H
 #define MC_LIFETIME_H
 

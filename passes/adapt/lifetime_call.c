@@ -75,7 +75,7 @@ hold_parts(struct lifetimes *l)
 			if (makes_parts(g, m) && g->nodes[m].op == g->nodes[n].op && g->nodes[m].nout == g->nodes[n].nout && calls_depth(g, m) == d && calls_same(&l->calls, n, m, d))
 				break;
 		for (uint32_t k = 0; k < g->nodes[n].nout; k++)
-			lifetime_extend(l, node_outs(g, n)[k], m < end ? m : end);
+			lifetime_extend(l, node_outs(g, n)[k], m < end && work <= MOST_WORK ? m : end);
 	}
 }
 
@@ -126,8 +126,9 @@ static bool
 follows_alike(const struct lifetimes *l, uint32_t first, uint32_t n)
 {
 	const struct graph *g = l->g;
+	const struct node *x = &g->nodes[n];
 
-	if (n + 1 > l->returns || g->nodes[n + 1].op != g->nodes[n].op || g->nodes[n + 1].scope != g->nodes[n].scope || !calls_same(&l->calls, n, n + 1, calls_depth(g, n)))
+	if (n + 1 > l->returns || x[1].op != x->op || x[1].scope != x->scope || !calls_same(&l->calls, n, n + 1, calls_depth(g, n)))
 		return false;
 	for (struct operands it = operands_of(g, n + 1); operand_next(&it);)
 		if (g->vals[it.val].kind == VAL_NODE && g->vals[it.val].node >= first)
@@ -140,11 +141,9 @@ static void
 hold_comprehensions(struct lifetimes *l)
 {
 	struct graph *g = l->g;
-	uint32_t *reader = NEW(l->a->c->a, uint32_t, g->nval), last;
+	const uint32_t *reader = uses_last(g, l->a->c->a);
+	uint32_t last;
 
-	for (uint32_t n = 1; n < g->nnode; n++)
-		for (struct operands it = operands_of(g, n); operand_next(&it);)
-			reader[it.val] = n;
 	for (uint32_t n = 1; n < g->nnode; n = last + 1) {
 		bool apart = false;
 

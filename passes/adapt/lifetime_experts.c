@@ -74,21 +74,21 @@ void
 lifetime_of_picked(struct lifetimes *l)
 {
 	struct graph *g = l->g;
-	uint32_t *uses = NEW(l->a->c->a, uint32_t, g->nval), *reader = NEW(l->a->c->a, uint32_t, g->nval);
+	uint32_t *uses = NEW(l->a->c->a, uint32_t, g->nval), *reader = uses_last(g, l->a->c->a);
 	struct picks p = {l, uses, reader};
 	uint64_t work = 0;
 
 	uses_count(g, uses);
-	for (uint32_t n = 1; n < g->nnode; n++)
-		for (struct operands it = operands_of(g, n); operand_next(&it);)
-			reader[it.val] = n;
-	for (uint32_t n = 1; n < g->nnode && work < MOST_WORK; n++)
-		if (g->nodes[n].op == OP_INDEX && g->vals[value_at(g, n, 0)].kind == VAL_PARAM) {
-			uint32_t end = end_of_experts(&p, n), next = lifetime_next_pick(g, n, end);
+	for (uint32_t n = 1; n < g->nnode; n++) {
+		uint32_t end, next;
 
-			work += g->nnode - n;
-			lifetime_extend(l, node_outs(g, n)[0], next);
-			if (next != end)
-				hold_tokens(&p, n, end);
-		}
+		if (g->nodes[n].op != OP_INDEX || g->vals[value_at(g, n, 0)].kind != VAL_PARAM)
+			continue;
+		end = work < MOST_WORK ? end_of_experts(&p, n) : lifetime_frame_end(l, n, calls_depth(g, n));
+		next = work < MOST_WORK ? lifetime_next_pick(g, n, end) : end;
+		work += g->nnode - n;
+		lifetime_extend(l, node_outs(g, n)[0], next);
+		if (next != end)
+			hold_tokens(&p, n, end);
+	}
 }

@@ -376,7 +376,8 @@ static void
 make_room(struct lines *k)
 {
 	struct arena *a = k->l->a->c->a;
-	uint32_t **all[] = {&k->func, &k->stmt, &k->func_last, &k->stmt_last, &k->callee, &k->first, &k->again, &k->next, &k->results, &k->unnamed, &k->used_up, &k->replaced, &k->open, &k->node, &k->line};
+	uint32_t **all[] = {&k->func, &k->stmt, &k->func_last, &k->stmt_last, &k->callee, &k->first, &k->again,
+		&k->next, &k->results, &k->unnamed, &k->used_up, &k->replaced, &k->open, &k->node, &k->line};
 
 	k->at = NEW(a, uint32_t, k->g->nnode + 1u);
 	k->nentry = 1;

@@ -22,7 +22,7 @@ struct lists {
 	struct loop *loops;        /* [0] is none */
 	uint32_t n, cap;
 	uint32_t *of;              /* per entry of calls: the loop of which it is a turn */
-	uint32_t *read;            /* per value: the last node that reads it */
+	const uint32_t *read;      /* per value: the last node that reads it */
 	uint32_t *from;            /* per value: the loop that gave it away */
 };
 
@@ -70,16 +70,6 @@ find_turns(struct lists *t)
 		}
 }
 
-static void
-find_readers(struct lists *t)
-{
-	const struct graph *g = t->l->g;
-
-	for (uint32_t n = 1; n < g->nnode; n++)
-		for (struct operands it = operands_of(g, n); operand_next(&it);)
-			t->read[it.val] = n;
-}
-
 /* A value that is read behind the last turn of a loop in which it was made, of the outermost such. */
 static void
 give(struct lists *t, uint32_t v)
@@ -120,7 +110,7 @@ lifetime_of_lists(struct lifetimes *l)
 {
 	struct graph *g = l->g;
 	struct arena *a = l->a->c->a;
-	struct lists t = {.l = l, .read = NEW(a, uint32_t, g->nval), .from = NEW(a, uint32_t, g->nval)};
+	struct lists t = {.l = l, .read = uses_last(g, a), .from = NEW(a, uint32_t, g->nval)};
 
 	if (g->nnode < 2)
 		return;
@@ -128,7 +118,6 @@ lifetime_of_lists(struct lifetimes *l)
 	ROOM(a, t.loops, 0, t.cap, 1);
 	t.loops[t.n++] = (struct loop){0};
 	find_turns(&t);
-	find_readers(&t);
 	for (uint32_t n = 1; n < g->nnode; n++)
 		for (uint32_t k = 0; k < g->nodes[n].nout; k++)
 			give(&t, node_outs(g, n)[k]);

@@ -16,9 +16,7 @@ struct speech {
 static struct str
 class_of(const struct graph *g, uint32_t scope)
 {
-	struct str cls = graph_str(g, scope ? g->scopes[scope].cls : g->root_class);
-
-	return str_starts(cls, S("transformers.models.")) ? cls : S("");
+	return scope_is_transformers(g, scope) ? graph_str(g, scope ? g->scopes[scope].cls : g->root_class) : S("");
 }
 
 static bool
@@ -117,14 +115,6 @@ frame_end(const struct lifetimes *l, const struct speech *x, uint32_t n)
 	return l->returns;
 }
 
-static bool
-same_dims(const struct graph *g, uint32_t a, uint32_t b)
-{
-	const struct val *x = &g->vals[a], *y = &g->vals[b];
-
-	return x->rank == y->rank && x->rank != RANK_UNKNOWN && memcmp(val_dims(g, a), val_dims(g, b), x->rank * sizeof(struct sint)) == 0;
-}
-
 /* What the call gives to nodes behind it; a value of the same size that it was given, too. */
 static void
 record(struct lifetimes *l, uint32_t first, uint32_t last, const uint32_t *reader, uint32_t end)
@@ -143,7 +133,7 @@ record(struct lifetimes *l, uint32_t first, uint32_t last, const uint32_t *reade
 		}
 	for (uint32_t n = first; out && n <= last; n++)
 		for (struct operands it = operands_of(g, n); operand_next(&it);)
-			if (g->vals[it.val].kind == VAL_NODE && g->vals[it.val].node < first && same_dims(g, it.val, out))
+			if (g->vals[it.val].kind == VAL_NODE && g->vals[it.val].node < first && graph_same_dims(g, it.val, out))
 				lifetime_extend(l, it.val, end);
 }
 
@@ -152,20 +142,22 @@ lifetime_of_recorded(struct lifetimes *l)
 {
 	struct graph *g = l->g;
 	struct speech x;
-	uint32_t *reader;
+	const uint32_t *reader;
+	bool any = false;
 
 	if (!find_speech(g, &x))
 		return;
-	reader = NEW(l->a->c->a, uint32_t, g->nval);
-	for (uint32_t n = 1; n < g->nnode; n++)
-		for (struct operands it = operands_of(g, n); operand_next(&it);)
-			reader[it.val] = n;
+	reader = uses_last(g, l->a->c->a);
 	for (uint32_t n = 1; n < g->nnode; n++) {
 		unsigned d = 1;
 
 		while (d <= calls_depth(g, n) && !is_layer(g, &x, scope_at(g, g->nodes[n].scope, d)))
 			d++;
-		if (d <= calls_depth(g, n) && l->calls.first[l->calls.at[n] + d] == n)
-			record(l, n, l->calls.last[l->calls.at[n] + d], reader, frame_end(l, &x, n));
+		if (d > calls_depth(g, n) || l->calls.first[l->calls.at[n] + d] != n)
+			continue;
+		record(l, n, l->calls.last[l->calls.at[n] + d], reader, frame_end(l, &x, n));
+		any = true;
 	}
+	if (any)
+		assume(l->a, "hidden states of a classifier of speech live until it returns: hooks of transformers record what goes into its layers and comes from them");
 }

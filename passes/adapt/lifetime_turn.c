@@ -9,7 +9,7 @@
 
 struct turns {
 	struct lifetimes *l;
-	uint32_t *read;            /* per value: the last node that reads it */
+	const uint32_t *read;      /* per value: the last node that reads it */
 	uint32_t *module;          /* per scope: the first of the same path, of which it is a later call */
 	uint32_t *before, *earlier;        /* per such: where its last call began, and the one before */
 	uint32_t *done;            /* per entry of calls: turns of that function are known up to there */
@@ -42,12 +42,7 @@ is_alike(const struct turns *t, uint32_t a, uint32_t b)
 	const struct graph *g = t->l->g;
 	uint32_t v = made_by(g, a), w = made_by(g, b);
 
-	if (g->nodes[a].op != g->nodes[b].op || t->module[g->nodes[a].scope] != t->module[g->nodes[b].scope] || !v || !w || g->vals[v].rank != g->vals[w].rank || g->vals[v].rank == RANK_UNKNOWN)
-		return false;
-	for (unsigned i = 0; i < g->vals[v].rank; i++)
-		if (val_dims(g, v)[i].n != val_dims(g, w)[i].n)
-			return false;
-	return true;
+	return g->nodes[a].op == g->nodes[b].op && t->module[g->nodes[a].scope] == t->module[g->nodes[b].scope] && v && w && graph_same_dims(g, v, w);
 }
 
 static uint32_t
@@ -81,7 +76,7 @@ static bool
 repeats(struct turns *t, uint32_t last, uint32_t period)
 {
 	for (uint32_t n = last; n > last - period; n--)
-		if (t->work++ > MOST_WORK || !is_alike(t, n - period, n) || !reads_alike(t->l->g, n - period, n))
+		if (t->work++ >= MOST_WORK || !is_alike(t, n - period, n) || !reads_alike(t->l->g, n - period, n))
 			return false;
 	return true;
 }
@@ -99,13 +94,13 @@ carry(struct turns *t, uint32_t n, uint32_t period, unsigned d)
 {
 	struct lifetimes *l = t->l;
 	const struct graph *g = l->g;
-	uint32_t end = lifetime_frame_end(l, n, d), last = n, turns = 1;
+	uint32_t end = lifetime_frame_end(l, n, d), read = distance_read(t, n), last = n, turns = 1;
 
 	while (end - last >= period && t->work++ < MOST_WORK && is_alike(t, n, last + period)) {
 		last += period;
 		turns++;
 	}
-	if (turns < 3 || distance_read(t, n) <= 1 || distance_read(t, n) != distance_read(t, n + period) || distance_read(t, n) == distance_read(t, last) || !repeats(t, last, period))
+	if (turns < 3 || read <= 1 || read != distance_read(t, n + period) || read == distance_read(t, last) || !repeats(t, last, period))
 		return;
 	for (uint32_t m = n; m < last; m += period)
 		lifetime_extend(l, made_by(g, m), bound_at(l, m + period, d));
@@ -148,17 +143,15 @@ lifetime_of_turns(struct lifetimes *l)
 {
 	const struct graph *g = l->g;
 	struct arena *a = l->a->c->a;
-	struct turns t = {.l = l, 
-		.read = NEW(a, uint32_t, g->nval), .module = find_modules(g), .before = NEW(a, uint32_t, g->nscope), .earlier = NEW(a, uint32_t, g->nscope)};
+	struct turns t = {.l = l, .read = uses_last(g, a), .module = find_modules(g), .before = NEW(a, uint32_t, g->nscope), .earlier = NEW(a, uint32_t, g->nscope)};
 
 	if (g->nnode < 2)
 		return;
 	t.done = NEW(a, uint32_t, l->calls.at[g->nnode - 1] + calls_depth(g, g->nnode - 1) + 1u);
 	for (uint32_t n = 1; n < g->nnode; n++)
-		for (struct operands it = operands_of(g, n); operand_next(&it);)
-			t.read[it.val] = n;
-	for (uint32_t n = 1; n < g->nnode; n++)
 		for (unsigned d = 0; d < calls_depth(g, n); d++)
 			if (l->calls.first[l->calls.at[n] + d + 1] == n)
 				find_turns(&t, n, d);
+	if (t.work > MOST_WORK)
+		assume(l->a, "of what the turns of loops hand on, only what the first %u steps of a search found lives until it is bound again", MOST_WORK);
 }

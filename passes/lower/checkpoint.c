@@ -62,9 +62,31 @@ find_readers(struct sim *s)
 	for (uint32_t i = 0; i < g->noutput; i++)
 		s->last_use[g->outputs[i]] = g->nnode;
 	s->whole = NEW(s->own, uint32_t, g->nval);
-	for (uint32_t v = 1; v < g->nval; v++)
-		if (g->vals[v].kind == VAL_NODE && (g->vals[v].dtype == DT_INT64 || !g->vals[v].dtype))
-			s->whole[s->nwhole++] = v;
+	s->held = NEW(s->own, uint32_t, g->nval);
+	for (uint32_t k = 1; k < g->nnode; k++)
+		for (uint32_t i = 0; i < g->nodes[k].nout; i++) {
+			uint32_t v = node_outs(g, k)[i];
+
+			if (v && (g->vals[v].dtype == DT_INT64 || !g->vals[v].dtype))
+				s->whole[s->nwhole++] = v;
+		}
+}
+
+/* Of the values that may be keywords, those that are there when the block begins: what was let go in front of one is not there in front of the next. */
+static void
+find_held(struct sim *s, uint32_t first)
+{
+	uint32_t n = 0;
+
+	if (first <= s->held_at || s->runs)
+		s->nheld = s->nseen = 0;       /* another step, or a stage that was handed values */
+	s->held_at = first;
+	while (s->nseen < s->nwhole && s->g->vals[s->whole[s->nseen]].node < first)
+		s->held[s->nheld++] = s->whole[s->nseen++];
+	for (uint32_t i = 0; i < s->nheld; i++)
+		if (s->env[s->held[i]])
+			s->held[n++] = s->held[i];
+	s->nheld = n;
 }
 
 static int
@@ -87,10 +109,11 @@ block_args(struct sim *s, uint32_t first, uint32_t last, uint32_t **out)
 				ROOM(s->c->a, v, n, cap, 1);
 				v[n++] = it.val;
 			}
-	for (uint32_t i = 0; i < s->nwhole; i++)
-		if (is_keyword(s, s->whole[i], first)) {
+	find_held(s, first);
+	for (uint32_t i = 0; i < s->nheld; i++)
+		if (is_keyword(s, s->held[i], first)) {
 			ROOM(s->c->a, v, n, cap, 1);
-			v[n++] = s->whole[i];
+			v[n++] = s->held[i];
 		}
 	if (n)
 		qsort(v, n, sizeof *v, by_id);

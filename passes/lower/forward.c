@@ -81,8 +81,11 @@ declared_tensor(struct sim *s, uint32_t v)
 		return 0;
 	if (x->dtype == s->g->file_dtype && s->param_dtype)
 		g.dtype = s->param_dtype;
-	for (unsigned i = 0; i < x->rank; i++)
-		g.dim[i] = s->ints[x->dim + i] < 0 ? 0 : s->ints[x->dim + i];
+	for (unsigned i = 0; i < x->rank; i++) {
+		g.dim[i] = s->ints[x->dim + i];
+		if (g.dim[i] < 0)
+			return 0;          /* not known, which is not zero */
+	}
 	geom_contiguous(&g);
 	return tensor_new(s, geom_intern(s->geoms, g), "unknown");
 }
@@ -92,12 +95,13 @@ static void
 run_unknown(struct sim *s, uint32_t n)
 {
 	struct call c = {.s = s, .op = OP_UNKNOWN, .code = op_code(s, OP_UNKNOWN)};
-	uint32_t ts[64], fn;
-	unsigned count = 0;
+	uint32_t *ts = NULL, count = 0, cap = 0, fn;
 
-	for (struct operands it = operands_of(s->g, n); operand_next(&it) && count < 64;)
-		if (s->env[it.val])
+	for (struct operands it = operands_of(s->g, n); operand_next(&it);)
+		if (s->env[it.val]) {
+			ROOM(s->c->a, ts, count, cap, 1);
 			ts[count++] = s->env[it.val];
+		}
 	c.arg[0] = V_TENSORS(ts, count);
 	fn = tape_begin(&c);
 	s->nresult = 0;

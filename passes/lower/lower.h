@@ -199,7 +199,9 @@ struct sim {
 	uint8_t param_dtype;       /* run-time dtype of parameters of the file's main dtype */
 	struct checkpoint_frame *frame;        /* saved tensors go there, NULL = onto the tape */
 	uint32_t *last_use;        /* by value: the last node that reads it, past the end if the graph returns it; since the first checkpointed block */
-	uint32_t *whole, nwhole;   /* likewise: results of nodes that may be int64 */
+	uint32_t *whole, nwhole;   /* likewise: results of nodes that may be int64, in the order of their nodes */
+	uint32_t *held, nheld;     /* those of the first nseen that were there when the block at held_at began */
+	uint32_t nseen, held_at;
 	const bool *runs;          /* by node: a stage of a pipeline runs these only, NULL = all */
 	const struct plan *plan;   /* what the adapt group decided about this graph */
 	int64_t *ints;             /* graph.ints, bound */

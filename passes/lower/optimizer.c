@@ -198,7 +198,8 @@ shape_of(struct str name)
 		shape *fn;
 	} shapes[] = {
 		{"rows", rows}, {"columns", columns}, {"deep", deep}, {"flat", flat}, {"matrix", matrix}, {"other", other}, {"bf16", bf16}, {"half", half},
-		{"gram", gram}, {"one", one}, {"one_deep", one_deep}, {"one_flat", one_flat}, {"one_matrix", one_matrix}, {"corner", corner}, {"bytes", bytes}, {"paged", paged}, {"small", small}, {"blocks", blocks},
+		{"gram", gram}, {"one", one}, {"one_deep", one_deep}, {"one_flat", one_flat},
+		{"one_matrix", one_matrix}, {"corner", corner}, {"bytes", bytes}, {"paged", paged}, {"small", small}, {"blocks", blocks},
 	};
 
 	for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)

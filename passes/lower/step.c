@@ -256,7 +256,7 @@ run_step(struct step *x, unsigned step, struct pipeline *p)
 static void
 count_value(struct analysis *a, const uint8_t *dtype, uint32_t v)
 {
-	if (v && a->g->vals[v].guessed)
+	if (v && dtype[v] && a->g->vals[v].guessed)
 		a->guessed++;
 	else if (v && dtype[v])
 		a->sized++;

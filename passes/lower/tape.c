@@ -197,11 +197,19 @@ struct slot {
 	uint32_t tensor;
 };
 
-/* The tensors that go into slots of one kind (arguments, or results), in release order. */
+#define FEW_SLOTS 64
+
+/* The tensors that go into slots of one kind (arguments, or results), in release order: in `few`, or in the arena if a list of operands has more. */
 static unsigned
-collect(const struct call *c, unsigned kind, struct slot *out, unsigned cap)
+collect(const struct call *c, unsigned kind, struct slot *few, struct slot **slots)
 {
-	unsigned n = 0;
+	struct slot *out;
+	uint32_t n = c->code->nkeep;
+
+	for (unsigned i = 0; kind == REF_ARG && i < c->code->nkeep; i++)
+		n += c->arg[c->code->keep[i].what.i].kind == ARG_VALS ? c->arg[c->code->keep[i].what.i].n : 0;
+	*slots = out = n > FEW_SLOTS ? NEW(c->s->own, struct slot, n) : few;
+	n = 0;
 
 	for (unsigned i = 0; i < c->code->nkeep; i++) {
 		const struct keep *k = &c->code->keep[i];
@@ -209,12 +217,12 @@ collect(const struct call *c, unsigned kind, struct slot *out, unsigned cap)
 
 		if (k->what.kind != kind || !is_kept(c, k))
 			continue;
-		if (kind == REF_OUT && c->out[k->what.i] && n < cap)
+		if (kind == REF_OUT && c->out[k->what.i])
 			out[n++] = (struct slot){k->what, 0, c->out[k->what.i]};
-		else if (kind == REF_ARG && v->kind == ARG_VAL && v->u.t && n < cap)
+		else if (kind == REF_ARG && v->kind == ARG_VAL && v->u.t)
 			out[n++] = (struct slot){k->what, 0, v->u.t};
 		for (uint32_t e = 0; kind == REF_ARG && v->kind == ARG_VALS && e < v->n; e++)
-			if (v->u.ts[e] && n < cap)
+			if (v->u.ts[e])
 				out[n++] = (struct slot){k->what, e, v->u.ts[e]};
 	}
 	return n;
@@ -339,8 +347,6 @@ fn_like(struct sim *s, uint32_t of)
 	return fn;
 }
 
-#define MAX_SLOTS 64
-
 /* In place, an argument that backward needs is cloned first: the kernel is about to overwrite it. */
 static void
 clone_overwritten(struct call *c, struct slot *slot, unsigned n)
@@ -359,13 +365,13 @@ uint32_t
 tape_begin(struct call *c)
 {
 	struct sim *s = c->s;
-	struct slot slot[MAX_SLOTS];
+	struct slot few[FEW_SLOTS], *slot;
 	unsigned n;
 	uint32_t fn;
 
 	if (!s->grad_on || !wants_gradient(c))
 		return 0;
-	n = collect(c, REF_ARG, slot, MAX_SLOTS);
+	n = collect(c, REF_ARG, few, &slot);
 	clone_overwritten(c, slot, n);
 	if (s->frame && checkpoint_rerunning(s))
 		for (unsigned i = 0; i < n; i++)
@@ -394,7 +400,7 @@ void
 tape_end(struct call *c, uint32_t fn)
 {
 	struct sim *s = c->s;
-	struct slot slot[MAX_SLOTS];
+	struct slot few[FEW_SLOTS], *slot;
 	unsigned n;
 
 	if (c->inplace)
@@ -403,7 +409,7 @@ tape_end(struct call *c, uint32_t fn)
 		view_record(c, fn);
 	if (!fn)
 		return;
-	n = collect(c, REF_OUT, slot, MAX_SLOTS);
+	n = collect(c, REF_OUT, few, &slot);
 	add_saved(s, fn, slot, n);
 	attach_results(c, fn);
 	fn_drop(s, fn);

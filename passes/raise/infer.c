@@ -377,15 +377,17 @@ list_results(struct infer *f, uint32_t n, uint32_t old, bool sized)
 	uint32_t count = sized ? f->s->nresult : f->pieces[old] ? f->pieces[old] : 1;
 	struct cell c = {.kind = CELL_LIST, .n = count, .u.list = NEW(f->a->c->a, struct cell, count + 1u)};
 	uint32_t *t = NEW(f->a->c->a, uint32_t, count + 1u);
+	bool doubtful;
 
 	if (sized)
 		memcpy(t, f->s->result, count * sizeof *t);
 	f->g->nodes[n].nout = count;
-	f->g->nodes[n].out = ids_add(f->g, NEW(f->a->c->a, uint32_t, count + 1u), count);
+	f->g->nodes[n].out = ids_add(f->g, NEW(f->a->c->a, uint32_t, count + 1u), count ? count : 1);
+	doubtful = sized && count && infer_doubtful(f, n, t[0]);       /* pieces are not elementwise: of all or of none */
 	for (uint32_t k = 0; k < count; k++) {
 		uint32_t v = new_result(f, 0, n, k);
 
-		size_result(f, v, t[k], sized && infer_doubtful(f, n, t[k]));
+		size_result(f, v, t[k], doubtful);
 		c.u.list[k] = (struct cell){.kind = CELL_TENSOR, .u.val = v};
 	}
 	f->cell[old] = c;

@@ -66,9 +66,13 @@ has_classes(const struct graph *g)
 static void
 find_calls(struct regions *r)
 {
+	bool *seen = NEW(r->g->c->a, bool, r->g->nscope);
+
 	for (uint32_t n = 1; n < r->g->nnode; n++)
-		for (uint32_t s = r->g->nodes[n].scope; s; s = r->g->scopes[s].parent)
+		for (uint32_t s = r->g->nodes[n].scope; s && !seen[s]; s = r->g->scopes[s].parent) {
+			seen[s] = true;
 			strtab_id(r->called, scope_path(r->g, s));
+		}
 }
 
 static bool

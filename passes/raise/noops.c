@@ -74,17 +74,22 @@ static void
 drop_empty(struct graph *g, uint32_t n)
 {
 	struct arg *x = node_args(g, n);
-	uint32_t kept = 0;
+	uint32_t *kept, count = 0;
 
-	for (uint32_t k = 0; x->kind == ARG_VALS && k < x->count; k++) {
+	if (x->kind != ARG_VALS)
+		return;
+	kept = NEW(g->c->a, uint32_t, x->count + 1u);
+	for (uint32_t k = 0; k < x->count; k++) {
 		uint32_t v = g->ids[x->first + k];
 		bool empty = v && g->vals[v].rank == 1 && !val_dims(g, v)[0].expr && val_dims(g, v)[0].n == 0;
 
-		if (!empty || (!kept && k + 1 == x->count))
-			g->ids[x->first + kept++] = v;
+		if (!empty || (!count && k + 1 == x->count))
+			kept[count++] = v;
 	}
-	if (x->kind == ARG_VALS)
-		x->count = kept;
+	if (count == x->count)
+		return;
+	x->first = ids_add(g, kept, count);        /* another node may read the same list */
+	x->count = count;
 }
 
 /* From the end, so that a check's operand goes after the check. */

@@ -1,8 +1,8 @@
 /*
  * unfold: constants that an exporter computed from a parameter because batch and sequence were fixed. The parameter is back in its place, and so is
  * the operator: what the exporter lists if all of it kept the number of elements ("exp neg unsqueeze"); rows of a table at fixed positions are an
- * embedding; one dim among others of size 1 was given them; positions of a picture were resized; the weight of a convolution is what it was computed
- * from; anything else was expanded over the batch.
+ * embedding, and so are those of one type; one dim among others of size 1 was given them; positions of a picture were resized; the weight of a
+ * convolution is what it was computed from; anything else was expanded over the batch.
  */
 #include "../passes.h"
 
