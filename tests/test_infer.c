@@ -185,6 +185,31 @@ unknown_dims_are_unsized(void **state)
 	}
 }
 
+/* What reads a value of unknown dims may declare its own: the gradient goes through to w all the same, 512 bytes that sgd finds. */
+static void
+unknown_dims_have_a_history(void **state)
+{
+	static const char *const between[] = {"%y = onnx.Reshape(data=%a, shape=%k)\n%z : fp32[4, 6] = \"my.op\"(%y)\n", "%z : fp32[4, 6] = \"my.op\"(%a)\n"};
+	uint64_t end[2];
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++) {
+		char text[512];
+		mc_model *m = NULL;
+		mc_report *rep = NULL;
+
+		snprintf(text, sizeof text, "memcrest-ir 1\ninput %%x : fp32[4, 6]\ninput %%k : int64[2]\nparam %%w \"w\" : fp32[6] trainable\n%%a : fp32[4, 6] = onnx.Mul(A=%%x, B=%%w)\n"
+		    "%s%%l : fp32[] = onnx.ReduceSum(data=%%z, keepdims=0)\noutput %%l\n", between[i]);
+		assert_int_equal(mc_load_memory(text, strlen(text), "test", NULL, &m), MC_OK);
+		assert_int_equal(mc_analyze(m, NULL, NULL, &rep), MC_INCOMPLETE);
+		end[i] = rep->r.steps[2].phases[PH_OPTIMIZER].tensors;
+		mc_report_free(rep);
+		mc_model_free(m);
+	}
+	assert_int_equal(end[0], end[1]);
+	assert_true(end[0] >= 4 * 512);
+}
+
 /* A value that a guess made is one of those that have no sure size, as long as nothing known agrees with it. */
 static void
 guesses_are_counted(void **state)
@@ -316,7 +341,7 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(shapes_are_inferred), cmocka_unit_test(unknown_stays_unknown), cmocka_unit_test(guesses_are_counted), cmocka_unit_test(unknown_dims_are_unsized),
+		cmocka_unit_test(shapes_are_inferred), cmocka_unit_test(unknown_stays_unknown), cmocka_unit_test(guesses_are_counted), cmocka_unit_test(unknown_dims_are_unsized), cmocka_unit_test(unknown_dims_have_a_history),
 		cmocka_unit_test(declared_values_stay), cmocka_unit_test(notes_say_what_data_decided),
 		cmocka_unit_test(pieces_must_fit), cmocka_unit_test(broken_programs), cmocka_unit_test(turns_are_written_out),
 	};

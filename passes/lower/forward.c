@@ -70,7 +70,18 @@ free_lists(struct sim *s, const struct value *v, unsigned n)
 
 /* ---- what cannot be run as a row says ----------------------------------------------------------------------- */
 
-/* A tensor as the file declares the value; 0 if it does not say. */
+static bool
+dims_are_known(const struct sim *s, uint32_t v)
+{
+	const struct val *x = &s->g->vals[v];
+
+	for (unsigned i = 0; x->rank != RANK_UNKNOWN && i < x->rank; i++)
+		if (s->ints[x->dim + i] < 0)
+			return false;
+	return x->rank != RANK_UNKNOWN;
+}
+
+/* A tensor as the file declares the value; 0 if it does not say. With dims that nobody knows it has no bytes and no size that counts, but a history. */
 uint32_t
 declared_tensor(struct sim *s, uint32_t v)
 {
@@ -81,11 +92,9 @@ declared_tensor(struct sim *s, uint32_t v)
 		return 0;
 	if (x->dtype == s->g->file_dtype && s->param_dtype)
 		g.dtype = s->param_dtype;
-	for (unsigned i = 0; i < x->rank; i++) {
-		g.dim[i] = s->ints[x->dim + i];
-		if (g.dim[i] < 0)
-			return 0;          /* not known, which is not zero */
-	}
+	for (unsigned i = 0; i < x->rank; i++)
+		g.dim[i] = s->ints[x->dim + i] < 0 ? 0 : s->ints[x->dim + i];
+	s->unsized[v] |= !dims_are_known(s, v);
 	geom_contiguous(&g);
 	return tensor_new(s, geom_intern(s->geoms, g), "unknown");
 }
@@ -124,16 +133,27 @@ require_grad(struct sim *s, uint32_t t)
 		tensor_at(s, t)->flags |= TF_LEAF | TF_GRAD;
 }
 
+static bool
+reads_unsized(const struct sim *s, uint32_t n)
+{
+	for (struct operands it = operands_of(s->g, n); operand_next(&it);)
+		if (s->unsized[it.val])
+			return true;
+	return false;
+}
+
 static void
 bind_results(struct sim *s, uint32_t n)
 {
 	uint32_t *outs = node_outs(s->g, n), nout = s->g->nodes[n].nout;
+	bool unsized = reads_unsized(s, n);
 
 	for (uint32_t k = 0; k < nout; k++) {
 		uint32_t t = k < s->nresult ? s->result[k] : 0;
 
 		if (!t && s->g->nodes[n].op != OP_NO_OP)
 			t = declared_tensor(s, outs[k]);
+		s->unsized[outs[k]] |= unsized && !dims_are_known(s, outs[k]);
 		if (s->g->nodes[n].flags & NF_LEAF)
 			require_grad(s, t);
 		env_set(s, outs[k], t);

@@ -187,6 +187,7 @@ struct sim {
 	uint32_t *env;             /* tensor of every value of the graph, 0 = none */
 	uint32_t *cache;           uint32_t ncache, cache_cap;    /* autocast: pairs (leaf, copy), copies held */
 	uint8_t *val_dtype;        /* run-time dtype of every value, kept after its release */
+	bool *unsized;             /* by value: its dims, or those of what it was computed from, nobody knows */
 	uint64_t live, seq, peak;
 	uint32_t node;             /* node of the graph that is running: who is charged for what is allocated */
 	uint32_t run, tick;        /* of the engine */

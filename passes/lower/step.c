@@ -29,6 +29,7 @@ sim_new(struct analysis *a, struct schedule *sched)
 	s->code = NEW(a->c->a, struct op_code, OP_COUNT);
 	s->env = NEW(s->own, uint32_t, a->g->nval);
 	s->val_dtype = NEW(s->own, uint8_t, a->g->nval);
+	s->unsized = NEW(s->own, bool, a->g->nval);
 	s->ints = NEW(s->own, int64_t, a->g->nint);
 	ROOM(s->own, s->tensors, 0, s->tensor_cap, 1);
 	ROOM(s->own, s->fns, 0, s->fn_cap, 1);
@@ -315,7 +316,7 @@ run_rank(struct job *job, uint32_t rank)
 	for (unsigned step = 1; step <= 2; step++)
 		run_step(&x, step, p);
 	for (uint32_t v = 1; v < job->a->g->nval; v++)
-		job->dtype[v] = x.s->val_dtype[v] ? x.s->val_dtype[v] : job->dtype[v];
+		job->dtype[v] = x.s->val_dtype[v] && !x.s->unsized[v] ? x.s->val_dtype[v] : job->dtype[v];
 	job->a->lower_bound |= x.s->failed > 0;
 	job->differentiates |= x.differentiates;
 	if (x.s->peak > job->most || !job->a->sched) {
