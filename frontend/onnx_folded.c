@@ -387,6 +387,7 @@ take_operand(struct onnx *l, uint32_t v, bool score)
 {
 	struct graph *g = l->g;
 	struct str op, name = graph_str(g, g->vals[v].name), stem = str_stem(name);
+	enum fold_kind positions = score ? FOLD_UNKNOWN : position_table(l, v);
 	bool last;
 
 	if (!dtype_is_float(g->vals[v].dtype) || g->vals[v].rank == RANK_UNKNOWN)
@@ -397,8 +398,8 @@ take_operand(struct onnx *l, uint32_t v, bool score)
 		take_from(l, v, FOLD_BIAS, S(""));
 	else if (!score && str_eq(stem, S("expand")) && g->vals[v].rank == 3)
 		take_view(l, v);
-	else if (!score && position_table(l, v))
-		take_from(l, v, position_table(l, v), S(""));
+	else if (positions != FOLD_UNKNOWN)
+		take_from(l, v, positions, S(""));
 	else if (!score && str_eq(stem, S("alias")))
 		take_whole(l, v);
 	else if (g->vals[v].rank == 0 && (str_eq(stem, S("exp")) || str_eq(stem, S("sigmoid")) || str_eq(stem, S("softplus"))))

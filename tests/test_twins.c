@@ -55,6 +55,7 @@ static const struct twin {
 	{"codes.legacy.onnx", "codes", 8},                 /* a straight-through estimator: x + (q - x).detach(); one release is later */
 	{"pooler.onnx", "pooler", 8},                     /* types of tokens that are all zero, folded; a pooler that nothing reads; the zeros are not made anew */
 	{"type_as.legacy.onnx", "type_as", 36},            /* type_as, which the file does not show, at the end of norms and behind softmax in fp32; locals of the attention are let go of earlier */
+	{"functions.onnx", "functions", 0},                  /* likewise with two modules, of a model that has no others */
 	{"functional.onnx", "functional", 0},                /* a function that is called with what a module holds: no region under no_grad */
 	{"repeated.onnx", "repeated", 12},                 /* a parameter that is repeated over the batch, folded: it is made in front of its reader */
 	{"equal.onnx", "equal", 0},                        /* a linear layer whose weight and bias are scaled, as StyleGAN's */

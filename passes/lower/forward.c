@@ -162,7 +162,7 @@ bind_results(struct sim *s, uint32_t n)
 
 /* An operand that nobody could size: its user cannot be run as its row says either. */
 static bool
-operand_is_unsized(const struct sim *s, uint32_t n)
+operand_is_missing(const struct sim *s, uint32_t n)
 {
 	for (struct operands it = operands_of(s->g, n); operand_next(&it);)
 		if (!s->env[it.val])
@@ -248,7 +248,7 @@ run_node(struct sim *s, uint32_t n)
 		s->grad_on = false;
 	if (x->autocast)
 		s->autocast = x->autocast == AUTOCAST_OFF ? DT_NONE : x->autocast;
-	if (!x->op || op_is_onnx(x->op) || operand_is_unsized(s, n) || size_is_unknown(s->g, n) || !run_known(s, n))
+	if (!x->op || op_is_onnx(x->op) || operand_is_missing(s, n) || size_is_unknown(s->g, n) || !run_known(s, n))
 		run_unknown(s, n);
 	bind_results(s, n);
 	temps_release(s, mark);

@@ -70,14 +70,14 @@ drop_broadcast(struct graph *g, uint32_t n, uint32_t *with)
 }
 
 /* torch.cat([empty, k]): of one dim without elements. */
-static void
+static bool
 drop_empty(struct graph *g, uint32_t n)
 {
 	struct arg *x = node_args(g, n);
 	uint32_t *kept, count = 0;
 
 	if (x->kind != ARG_VALS)
-		return;
+		return false;
 	kept = NEW(g->c->a, uint32_t, x->count + 1u);
 	for (uint32_t k = 0; k < x->count; k++) {
 		uint32_t v = g->ids[x->first + k];
@@ -87,9 +87,10 @@ drop_empty(struct graph *g, uint32_t n)
 			kept[count++] = v;
 	}
 	if (count == x->count)
-		return;
+		return false;
 	x->first = ids_add(g, kept, count);        /* another node may read the same list */
 	x->count = count;
+	return true;
 }
 
 /* From the end, so that a check's operand goes after the check. */
@@ -115,6 +116,7 @@ pass_noops(struct analysis *a)
 {
 	struct graph *g = a->g;
 	uint32_t *with = NEW(a->c->a, uint32_t, g->nval), *uses = NEW(a->c->a, uint32_t, g->nval);
+	unsigned empty = 0;
 
 	uses_count(g, uses);
 	drop_checks(g, uses);
@@ -128,8 +130,10 @@ pass_noops(struct analysis *a)
 		if (x->op == OP_BROADCAST_TENSORS)
 			drop_broadcast(g, n, with);
 		if (x->op == OP_CAT)
-			drop_empty(g, n);
+			empty += drop_empty(g, n);
 	}
+	if (empty)
+		assume(a, "empty tensors that others are joined to have the others' dtype (%u)", empty);
 	replace_value(g, with);
 	graph_compact(g);
 	return true;
