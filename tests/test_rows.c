@@ -249,7 +249,7 @@ static void
 other_operators_equal_torch(void **state)
 {
 	(void)state;
-	run("others", 180);
+	run("others", 202);
 }
 
 static void

@@ -141,40 +141,46 @@ drop_both(struct sim *s, uint32_t a, uint32_t b)
 	temps_drop(s, b);
 }
 
+/* What norm_backward makes of x and a norm, or a gradient, of another dtype: a norm over everything is a number, which widens nothing. */
+static unsigned
+widened(const struct call *c, const struct operand *norm, unsigned dt)
+{
+	return norm->g && (norm->g->rank || call_arg(c, "dim")->kind != ARG_NONE) ? dtype_promote(dt, norm->g->dtype) : dt;
+}
+
 /* norm_backward: sgn(x) * g; or x * (g / norm), x / norm * g; or a share for each element that is the largest. */
 uint32_t
 build_norm_grad(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 {
 	double p = order_of(c);
 	struct sim *s = c->s;
+	unsigned wide = widened(c, &x[1], dt);
 	uint32_t a, b;
 
 	(void)n;
-	if (x[1].g && x[1].g->dtype == DT_FP32)
-		dt = DT_FP32;
+	a = build_like(c, x, 1, p == 2 ? wide : dt);
 	if (p == 0)
-		return build_like(c, x, 1, dt);
-	a = build_like(c, x, 1, dt);
+		return a;
 	if (p > 1e300 || p < -1e300) {
 		b = build_like(c, x, 1, DT_BOOL);
 		a = build_like(c, x, 1, DT_BOOL);
 		build_like(c, x, 1, DT_BOOL);
 		drop_both(s, a, b);
 		reduce(c, x->g, true, DT_INT64);
-		reduce(c, x->g, true, dt);
-		build_like(c, x, 1, dt);
+		reduce(c, x->g, true, wide);
+		build_like(c, x, 1, wide);
 		build_like(c, x, 1, dt);
 	} else if (p == 2) {
 		build_like(c, &x[1], 1, DT_BOOL);
 	} else if (p != 1) {
 		build_like(c, x, 1, dt);
 		temps_drop(s, a);
-		a = reduce(c, x->g, true, dt);
-		reduce(c, x->g, true, dt);
-		b = reduce(c, x->g, true, DT_BOOL);
-		drop_both(s, a, b);
+		a = reduce(c, x->g, true, wide);
+		reduce(c, x->g, true, wide);
+		temps_drop(s, a);
+		temps_drop(s, reduce(c, x->g, true, DT_BOOL));
 	}
-	return build_like(c, x, 1, dt);
+	return build_like(c, x, 1, wide);
 }
 
 /* Each extreme's gradient goes to the places that have it, in equal shares. */

@@ -32,9 +32,12 @@ should_fold(struct sim *s, uint32_t a, uint32_t b)
 		return true;
 	if (geom_at(s, a)->rank == 2)
 		return false;
-	for (unsigned i = 0; i + 2 < large->rank; i++)
-		if (large->numel && large->stride[i] != geom_times(large->stride[i + 1], large->dim[i + 1]))
+	for (unsigned i = 0; i + 2 < large->rank; i++) {
+		unsigned next = i + 3u == large->rank && !first_larger ? i + 2u : i + 1u;      /* the second operand is folded transposed */
+
+		if (large->numel && large->stride[i] != geom_times(large->stride[next], large->dim[next]))
 			return false;
+	}
 	return true;
 }
 
@@ -100,11 +103,28 @@ batched(struct sim *s, uint32_t a, uint32_t b)
 	return CALL(s, UNSAFE_VIEW, V_TENSOR(t), V_INTS(dim, x.rank));
 }
 
+/* Of two batches of matrices one may be a batch of one: it is used as a matrix (2.13; with more batch dims than one it is expanded). */
+static void
+drop_single_batch(struct sim *s, uint32_t *a, uint32_t *b)
+{
+	const struct geom *x = geom_at(s, *a), *y = geom_at(s, *b);
+
+	if (x->rank != 3 || y->rank != 3 || x->dim[0] == y->dim[0])
+		return;
+	if (x->dim[0] == 1)
+		*a = CALL(s, SQUEEZE, V_TENSOR(*a), V_INT(0));
+	else if (y->dim[0] == 1)
+		*b = CALL(s, SQUEEZE, V_TENSOR(*b), V_INT(0));
+}
+
 uint32_t
 do_matmul(struct sim *s, uint32_t a, uint32_t b)
 {
-	unsigned ra = geom_at(s, a)->rank, rb = geom_at(s, b)->rank;
+	unsigned ra, rb;
 
+	drop_single_batch(s, &a, &b);
+	ra = geom_at(s, a)->rank;
+	rb = geom_at(s, b)->rank;
 	if (ra == 1 && rb == 1)
 		return CALL(s, DOT, V_TENSOR(a), V_TENSOR(b));
 	if (ra == 2 && rb == 1)
