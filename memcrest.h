@@ -9,7 +9,7 @@
  *     mc_report_free(rep); mc_recipe_free(r); mc_model_free(m);
  *
  * Sizes are bytes. Objects belong to the caller, who frees them with the function of their name; text that a function returns belongs to
- * the object that it was asked of. The library never prints, exits, or keeps global state. Different objects may be used in different
+ * the object that it was asked of. A report reads from its model when it is written: free it first. The library never prints, exits, or keeps global state. Different objects may be used in different
  * threads; one model may be analysed by several threads at once. Numbers have a decimal point whatever the process's locale is; a callback may run while
  * its thread's locale is "C".
  */

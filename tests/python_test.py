@@ -1,5 +1,7 @@
 """Run from the repository's root with MEMCREST_LIBRARY set, or with the wheel on PYTHONPATH: python3 tests/python_test.py [MEMCREST]"""
 
+import copy
+import io
 import json
 import os
 import subprocess
@@ -56,6 +58,18 @@ class Estimate(unittest.TestCase):
         with self.assertRaises(ValueError):
             memcrest.estimate(MLP).write("nosuch")
 
+    def test_reports_outlive_what_they_came_from(self):
+        """The library's report reads from the model and its bytes, which nobody else holds here."""
+        with open(MLP, "rb") as f:
+            report = memcrest.estimate(bytearray(f.read()), dims={"batch": 4})
+        others = [memcrest.estimate(MLP, dims={"batch": 4 + n}) for n in range(8)]
+        for name in memcrest.formats() + ["events"]:
+            self.assertGreater(len(report.write_bytes(name)), 100, name)
+        self.assertIn("fc1", report.write("html"))
+        self.assertEqual(report.write_bytes("snapshot")[:1], b"\x80")
+        self.assertEqual(copy.deepcopy(report).peak, report.peak)
+        self.assertEqual(len(others), 8)
+
     def test_programs(self):
         """What a program takes is what the file takes that it is saved to."""
         try:
@@ -93,15 +107,61 @@ class Estimate(unittest.TestCase):
 
 class Guard(unittest.TestCase):
     def test_arguments(self):
-        recipe, script = guard.read_arguments(["--budget", "1GiB", "--dim=batch=2,seq=3", "--lora.r", "4", "--freeze", "a", "--freeze", "b", "x.py", "--own"])
-        self.assertEqual(recipe, {"budget": "1GiB", "dims": {"batch": 2, "seq": 3}, "lora": {"r": "4"}, "freeze": ["a", "b"]})
-        self.assertEqual(script, ["x.py", "--own"])
+        flags, script = guard.read_arguments(["--budget", "1GiB", "--dim=batch=2,seq=3", "--lora.r", "4", "--freeze", "a", "--freeze", "b", "--calibrate", "context=1MiB", __file__, "--own"])
+        self.assertEqual(flags, [("budget", "1GiB"), ("dims", '{"batch": 2, "seq": 3}'), ("lora.r", "4"), ("freeze", "a"), ("freeze", "b"), ("calibrate.context", "1MiB")])
+        self.assertEqual(script, [__file__, "--own"])
+
+    def test_flags_mean_what_the_program_means(self):
+        """A list of names, not a regular expression over both."""
+        g = guard.Guard([("dims", '{"batch": 4}'), ("lora.r", "4"), ("lora.targets", "fc1,fc2"), ("budget", "1GiB"), ("training-args", "fixtures/framework/training_args.json")])
+        self.assertEqual(g.estimate(MLP)["recipe"]["lora"]["targets"], ["fc1", "fc2"])
+        self.assertEqual(g.estimate(MLP)["recipe"]["grad_accum"], 2)
+
+    def test_wrong_command_lines(self):
+        """Exit code 2, which is no verdict, and the script does not run."""
+        script = "raise SystemExit(7)"
+        with tempfile.TemporaryDirectory() as d:
+            path = os.path.join(d, "s.py")
+            with open(path, "w") as f:
+                f.write(script)
+            for arguments in ([], ["--budget"], ["--budget", "1GiB"], ["--dim", "batch=x", path], ["--dim", "batch", path], ["--presicion", "bf16", path], ["--budget", "lots", path], ["-r", "a.json", path],
+                              ["--deepspeed", os.path.join(d, "none"), path], [os.path.join(d, "none.py")]):
+                run = subprocess.run([sys.executable, "-m", "memcrest.guard", *arguments], stderr=subprocess.PIPE)
+                self.assertEqual(run.returncode, 2, arguments)
+                self.assertEqual(run.stderr.count(b"\n"), 1, run.stderr)
+            self.assertEqual(subprocess.run([sys.executable, "-m", "memcrest.guard", "--help"], stdout=subprocess.PIPE).returncode, 0)
 
     def test_codes(self):
-        for budget, dims, code in (("1GiB", {"batch": 4}, 0), ("1KiB", {"batch": 4}, 1), ("1GiB", {}, 3)):
-            g = guard.Guard({"budget": budget, "dims": dims})
+        dims = ("dims", '{"batch": 4}')
+        low = memcrest.estimate(MLP, dims={"batch": 4}, device="h100-80gb")["peak"]["process"]["low"]
+        for flags, code in (([("budget", "1GiB"), dims], 0), ([("budget", "1KiB"), dims], 1), ([("budget", "1GiB")], 3), ([("budget", str(low + 1024)), ("device", "h100-80gb"), dims], 3), ([dims], 0)):
+            g = guard.Guard(flags)
             g.check("test", MLP)
-            self.assertEqual(g.code, code)
+            self.assertEqual(g.code, code, flags)
+
+    def test_worst_code(self):
+        """What does not fit is worse than what cannot be read, in any order."""
+        for models in ((MLP, b"junk"), (b"junk", MLP)):
+            g = guard.Guard([("budget", "1KiB"), ("dims", '{"batch": 4}')])
+            for model in models:
+                g.check("test", model)
+            self.assertEqual(g.code, 1)
+        g = guard.Guard([("budget", "1GiB")])
+        for model in (MLP, b"junk", object(), MLP):
+            g.check("test", model)
+        self.assertEqual(g.code, 2)
+
+    def test_onnx_arguments(self):
+        """The exporter's arguments may be named, and the old one writes to file objects, which are read."""
+        with open("fixtures/models/toy_control.scripted.legacy.onnx", "rb") as f:
+            out = io.BytesIO(f.read())
+        self.assertEqual(guard._onnx(None, "model", "args", "x.onnx"), "x.onnx")
+        self.assertEqual(guard._onnx(None, model="model", args=(), f="x.onnx"), "x.onnx")
+        self.assertEqual(guard._onnx("program", "model", dynamo=True), "program")
+        self.assertEqual(memcrest.estimate(guard._onnx(None, model="model", args=(), f=out)).peak, memcrest.estimate("fixtures/models/toy_control.scripted.legacy.onnx").peak)
+        with tempfile.NamedTemporaryFile() as f:
+            f.write(out.getvalue())
+            self.assertEqual(memcrest.estimate(guard._onnx(None, "model", (), f))["model"]["format"], "onnx")
 
     def test_script(self):
         try:

@@ -13,7 +13,7 @@ import ctypes
 import io
 import json
 import os
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Union, cast
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, Union, cast
 
 __all__ = ["Error", "Report", "estimate", "formats", "inspect", "version"]
 
@@ -38,7 +38,7 @@ def _load() -> ctypes.CDLL:
         ("mc_version", s, []), ("mc_abi", ctypes.c_uint, []),
         ("mc_load_path", ctypes.c_int, [s, p, pp]), ("mc_load_memory", ctypes.c_int, [s, n, s, p, pp]), ("mc_model_free", None, [p]),
         ("mc_model_diagnostics", n, diagnostics), ("mc_recipe_diagnostics", n, diagnostics), ("mc_report_diagnostics", n, diagnostics),
-        ("mc_recipe_new", p, []), ("mc_recipe_free", None, [p]), ("mc_recipe_json", ctypes.c_int, [p, s, n, s]),
+        ("mc_recipe_new", p, []), ("mc_recipe_free", None, [p]), ("mc_recipe_json", ctypes.c_int, [p, s, n, s]), ("mc_recipe_set", ctypes.c_int, [p, s, s]),
         ("mc_recipe_file", ctypes.c_int, [p, s, s, n, s]), ("mc_recipe_has_file", ctypes.c_int, [s]),
         ("mc_analyze", ctypes.c_int, [p, p, p, pp]), ("mc_inspect", ctypes.c_int, [p, p, p, pp]), ("mc_report_free", None, [p]),
         ("mc_report_fit", ctypes.c_int, [p]), ("mc_write", ctypes.c_int, [p, s, _WRITE, p]), ("mc_list", ctypes.c_int, [s, _WRITE, p]),
@@ -92,8 +92,9 @@ class Report(Mapping[str, Any]):
     `diagnostics` are those of the model and of the analysis. Other formats: `report.write("text")`.
     """
 
-    def __init__(self, handle: ctypes.c_void_p, fit: int, diagnostics: List[Dict[str, Any]]):
+    def __init__(self, handle: ctypes.c_void_p, model: "_Loaded", fit: int, diagnostics: List[Dict[str, Any]]):
         self._handle: Optional[ctypes.c_void_p] = handle
+        self._model = model                      # which the library's report reads from
         self._fit = fit
         self.diagnostics = diagnostics
         self._json: Dict[str, Any] = json.loads(self.write("json"))
@@ -103,9 +104,22 @@ class Report(Mapping[str, Any]):
             _lib.mc_report_free(self._handle)
             self._handle = None
 
+    def __copy__(self) -> "Report":
+        return self                              # nothing in it changes
+
+    def __deepcopy__(self, _memo: Any) -> "Report":
+        return self
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a Report cannot be pickled; keep dict(report)")
+
     def write(self, format: str) -> str:
-        """The report in one of `formats()`."""
-        return _collect(lambda fn: _lib.mc_write(self._handle, format.encode(), fn, None)).decode()
+        """The report in one of `formats()`, but for "snapshot", which is bytes: see write_bytes()."""
+        return self.write_bytes(format).decode()
+
+    def write_bytes(self, format: str) -> bytes:
+        """The report in one of `formats()`, as it lies in a file."""
+        return _collect(lambda fn: _lib.mc_write(self._handle, format.encode(), fn, None))
 
     def __getitem__(self, key: str) -> Any:
         return self._json[key]
@@ -156,60 +170,100 @@ def _bytes_of(model: Any) -> bytes:
     out = io.BytesIO()
     if isinstance(model, torch.export.ExportedProgram):
         torch.export.save(model, out)
-    elif isinstance(model, torch.jit.ScriptModule):
+    elif isinstance(model, (torch.jit.ScriptModule, torch.jit.ScriptFunction)):
         torch.jit.save(model, out)
     else:
         raise TypeError("a path, bytes, ExportedProgram, ScriptModule, ONNXProgram or ModelProto is needed, not %s" % type(model).__name__)
     return out.getvalue()
 
 
-def _recipe(settings: Dict[str, Any]) -> ctypes.c_void_p:
-    recipe = ctypes.c_void_p(_lib.mc_recipe_new())
-    if not recipe:
-        raise MemoryError
-    status = _OK
-    for key in list(settings):
-        kind = key.replace("_", "-")
-        if status == _OK and _lib.mc_recipe_has_file(kind.encode()):
-            value = settings.pop(key)
-            if isinstance(value, dict):
-                text, name = json.dumps(value).encode(), kind
-            else:
-                with open(value, "rb") as f:
-                    text, name = f.read(), os.fspath(value)
-            status = _lib.mc_recipe_file(recipe, kind.encode(), text, len(text), name.encode())
-    if status == _OK and settings:
+class _Recipe:
+    """The library's recipe; each call raises Error where the recipe cannot be so."""
+
+    def __init__(self) -> None:
+        self.handle = ctypes.c_void_p(_lib.mc_recipe_new())
+        if not self.handle:
+            raise MemoryError
+
+    def __del__(self) -> None:
+        _lib.mc_recipe_free(self.handle)
+
+    def _must(self, status: int) -> None:
+        if status == _NO_MEMORY:
+            raise MemoryError
+        if status != _OK:
+            raise Error(_diagnostics(_lib.mc_recipe_diagnostics, self.handle))
+
+    def file(self, kind: str, value: Any) -> None:
+        """A framework's file: its path, or what is in it."""
+        if isinstance(value, dict):
+            text, name = json.dumps(value).encode(), kind.encode()
+        else:
+            with open(value, "rb") as f:
+                text, name = f.read(), os.fsencode(value)
+        self._must(_lib.mc_recipe_file(self.handle, kind.encode(), text, len(text), name))
+
+    def keys(self, settings: Mapping[str, Any]) -> None:
         text = json.dumps(settings).encode()
-        status = _lib.mc_recipe_json(recipe, text, len(text), b"recipe")
-    if status != _OK:
-        diagnostics = _diagnostics(_lib.mc_recipe_diagnostics, recipe)
-        _lib.mc_recipe_free(recipe)
-        raise Error(diagnostics)
+        self._must(_lib.mc_recipe_json(self.handle, text, len(text), b"recipe"))
+
+    def flag(self, key: str, value: str) -> None:
+        """As the command line has it: --key value."""
+        self._must(_lib.mc_recipe_set(self.handle, os.fsencode(key), os.fsencode(value)))
+
+
+def _has_file(key: str) -> bool:
+    return bool(_lib.mc_recipe_has_file(os.fsencode(key.replace("_", "-"))))
+
+
+def _recipe_of_keys(settings: Mapping[str, Any]) -> _Recipe:
+    recipe = _Recipe()
+    for key in settings:
+        if _has_file(key):
+            recipe.file(key.replace("_", "-"), settings[key])
+    recipe.keys({key: value for key, value in settings.items() if not _has_file(key)})
     return recipe
 
 
-def _run(function: Callable[..., int], model: Model, settings: Dict[str, Any]) -> Report:
-    recipe = _recipe(dict(settings))
-    handle, report = ctypes.c_void_p(), ctypes.c_void_p()
-    try:
-        if isinstance(model, (str, os.PathLike)):
-            status = _lib.mc_load_path(os.fsencode(model), None, ctypes.byref(handle))
+def _recipe_of_flags(flags: Iterable[Tuple[str, str]]) -> _Recipe:
+    recipe = _Recipe()
+    for key, value in flags:
+        if _has_file(key):
+            recipe.file(key.replace("_", "-"), value)
         else:
-            data = bytes(model) if isinstance(model, (bytes, bytearray, memoryview)) else _bytes_of(model)
-            status = _lib.mc_load_memory(data, len(data), type(model).__name__.encode(), None, ctypes.byref(handle))
-        if status == _OK:
-            status = function(handle, recipe, None, ctypes.byref(report))
-        found = _diagnostics(_lib.mc_model_diagnostics, handle) + _diagnostics(_lib.mc_report_diagnostics, report)
-        if status not in (_OK, _INCOMPLETE):
-            if report:
-                _lib.mc_report_free(report)
-            if status == _NO_MEMORY:
-                raise MemoryError
-            raise Error(found)
-        return Report(report, _lib.mc_report_fit(report), found)
-    finally:
-        _lib.mc_model_free(handle)
-        _lib.mc_recipe_free(recipe)
+            recipe.flag(key, value)
+    return recipe
+
+
+class _Loaded:
+    """A model, with the bytes that it lies in: the library reads from both as long as there is a report of it."""
+
+    def __init__(self, model: Model):
+        self.handle = ctypes.c_void_p()
+        self.data = b""
+        if isinstance(model, (str, os.PathLike)):
+            self.status = _lib.mc_load_path(os.fsencode(model), None, ctypes.byref(self.handle))
+        else:
+            self.data = bytes(model) if isinstance(model, (bytes, bytearray, memoryview)) else _bytes_of(model)
+            self.status = _lib.mc_load_memory(self.data, len(self.data), type(model).__name__.encode(), None, ctypes.byref(self.handle))
+
+    def __del__(self) -> None:
+        if getattr(self, "handle", None):
+            _lib.mc_model_free(self.handle)
+
+
+def _run(function: Callable[..., int], model: Model, recipe: _Recipe) -> Report:
+    loaded, report = _Loaded(model), ctypes.c_void_p()
+    status = loaded.status
+    if status == _OK:
+        status = function(loaded.handle, recipe.handle, None, ctypes.byref(report))
+    found = _diagnostics(_lib.mc_model_diagnostics, loaded.handle) + _diagnostics(_lib.mc_report_diagnostics, report)
+    if status not in (_OK, _INCOMPLETE):
+        _lib.mc_report_free(report)
+        if status == _NO_MEMORY:
+            raise MemoryError
+        raise Error(found)
+    return Report(report, loaded, _lib.mc_report_fit(report), found)
 
 
 def estimate(model: Model, **recipe: Any) -> Report:
@@ -220,12 +274,12 @@ def estimate(model: Model, **recipe: Any) -> Report:
     framework files as deepspeed=, peft=, training_args=, accelerate= with a path or a dict.
     Raises Error when the model or recipe cannot be used. A lower bound is no error: see Report.lower_bound.
     """
-    return _run(_lib.mc_analyze, model, recipe)
+    return _run(_lib.mc_analyze, model, _recipe_of_keys(recipe))
 
 
 def inspect(model: Model, **recipe: Any) -> Report:
     """What the file holds, without training it: only the mapping's keys `model`, `modules`, `modalities`, `coverage` are there."""
-    return _run(_lib.mc_inspect, model, recipe)
+    return _run(_lib.mc_inspect, model, _recipe_of_keys(recipe))
 
 
 def formats() -> List[str]:
