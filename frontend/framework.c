@@ -236,6 +236,30 @@ list_ignored(struct applying *p, const json_t *j, struct str prefix, unsigned de
 	}
 }
 
+/* DeepSpeed's own check, of as much as the file says: the cards are as many as are left. */
+static bool
+check_total(struct applying *p)
+{
+	const json_t *j = p->r->files[p->file];
+	int64_t total = json_get_int(j, "train_batch_size", 0), one = json_get_int(j, "train_micro_batch_size_per_gpu", 1), turns = json_get_int(j, "gradient_accumulation_steps", 1);
+
+	if (p->file != FILE_DEEPSPEED || total <= 0 || (one > 0 && turns > 0 && total % one == 0 && total / one % turns == 0))
+		return true;
+	return diag(p->c, DIAG_RECIPE_CONFLICT, str_fmt(p->c->a, "%.*s: train_batch_size = %lld is no multiple of train_micro_batch_size_per_gpu = %lld times gradient_accumulation_steps = %lld", SFMT(p->where),
+	    (long long)total, (long long)one, (long long)turns).p);
+}
+
+/* As deep as rows go. */
+static bool
+said_once(struct ctx *c, const json_t *j, unsigned depth)
+{
+	bool ok = !json_is_object(j) || names_are_unique(c, j);
+
+	for (uint32_t i = 0; ok && json_is_object(j) && depth < 4 && i < j->n; i++)
+		ok = said_once(c, &j->u.member[i].value, depth + 1);
+	return ok;
+}
+
 static void
 note(struct applying *p)
 {
@@ -259,6 +283,8 @@ apply(struct ctx *c, struct recipe *r, unsigned file)
 		if (!set(&p, &table[i], value))
 			return false;
 	}
+	if (!check_total(&p))
+		return false;
 	list_ignored(&p, r->files[file], S(""), 0);
 	note(&p);
 	return true;
@@ -292,6 +318,8 @@ framework_read(struct ctx *c, struct recipe *r, unsigned file, struct str text, 
 		return false;
 	if (!json_is_object(j))
 		return diag(c, DIAG_JSON_FIELD, SFMT(name), "an object");
+	if (!said_once(c, j, 0))
+		return false;
 	r->files[file] = j;
 	r->file_names[file] = str_copy(c->a, name);
 	forget(r);

@@ -82,7 +82,7 @@ number_text(struct ctx *c, const json_t *j)
 }
 
 /* Of two members with one name the later would count, and nobody would know. */
-static bool
+bool
 names_are_unique(struct ctx *c, const json_t *object)
 {
 	return !object->repeats || diag(c, DIAG_RECIPE_CONFLICT, str_fmt(c->a, "%.*s is given twice", SFMT(object->u.member[object->n].key)).p);

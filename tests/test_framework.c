@@ -166,6 +166,24 @@ user_counts_more(void **state)
 	mc_recipe_free(r);
 }
 
+/* Totals that may be right, settings as old files spell them, and what is off. */
+static void
+what_may_stand(void **state)
+{
+	mc_recipe *r = mc_recipe_new();
+
+	(void)state;
+	assert_int_equal(give(r, "deepspeed", "{\"train_batch_size\": 64, \"train_micro_batch_size_per_gpu\": 4, \"gradient_accumulation_steps\": 2}"), MC_OK);
+	assert_int_equal(give(r, "deepspeed", "{\"train_batch_size\": \"auto\", \"amp\": {\"enabled\": false}, \"zero_optimization\": {\"stage\": 2, \"cpu_offload\": true}}"), MC_OK);
+	expect(r, "offload.optimizer", "true");
+	assert_int_equal(give(r, "deepspeed", "{\"zero_optimization\": {\"stage\": 3, \"cpu_offload\": false, \"cpu_offload_params\": true}}"), MC_OK);
+	expect(r, "offload.param", "true");
+	expect(r, "offload.optimizer", "false");
+	assert_int_equal(give(r, "accelerate", "dynamo_config: {}\nparallelism_config:\n  parallelism_config_tp_size: 1\n"), MC_OK);
+	assert_int_equal(give(r, "accelerate", "dynamo_config:\n  dynamo_backend: 'no'\n"), MC_OK);
+	mc_recipe_free(r);
+}
+
 static void
 contradictions(void **state)
 {
@@ -177,6 +195,8 @@ contradictions(void **state)
 		{{"deepspeed", "training-args"}, {"{\"train_micro_batch_size_per_gpu\": 3}", "{\"per_device_train_batch_size\": 4}"}, "E110"},
 		{{"training-args", "accelerate"}, {"{\"bf16\": true}", "mixed_precision: fp16\n"}, "E110"},
 		{{"deepspeed", NULL}, {"{\"bf16\": {\"enabled\": true}, \"fp16\": {\"enabled\": true}}"}, "E110"},
+		{{"deepspeed", NULL}, {"{\"train_batch_size\": 60, \"train_micro_batch_size_per_gpu\": 4, \"gradient_accumulation_steps\": 2}"}, "E110"},
+		{{"deepspeed", NULL}, {"{\"zero_optimization\": {\"stage\": 2, \"stage\": 3}}"}, "E110"}, {{"training-args", NULL}, {"{\"bf16\": true, \"bf16\": false}"}, "E110"},
 		{{"peft", NULL}, {"{\"peft_type\": \"IA3\"}"}, "E102"}, {{"peft", NULL}, {"{\"peft_type\": \"LORA\", \"use_qalora\": true}"}, "E107"}, {{"peft", NULL}, {"{\"bias\": \"some\"}"}, "E102"},
 		{{"training-args", NULL}, {"{\"optim\": \"lomo\"}"}, "E102"}, {{"training-args", NULL}, {"{\"gradient_accumulation_steps\": -1}"}, "E102"},
 		{{"training-args", NULL}, {"[1]"}, "E015"}, {{"accelerate", NULL}, {"just words\n"}, "E015"}, {{"training-args", NULL}, {"{"}, "E014"}, {{"accelerate", NULL}, {"mixed_precision: fp8\n"}, "E107"},
@@ -328,7 +348,8 @@ not_modelled(void **state)
 	} files[] = {
 		{"peft", "{\"peft_type\": \"LORA\", \"layer_replication\": [[0, 2], [1, 2]]}"}, {"deepspeed", "{\"zero_optimization\": {\"stage\": 3, \"mics_shard_size\": 4}}"},
 		{"deepspeed", "{\"torch_autocast\": {\"enabled\": true}}"}, {"deepspeed", "{\"tensor_parallel\": {\"autotp_size\": 2}}"}, {"training-args", "{\"fsdp\": [\"hybrid_shard\"]}"},
-		{"accelerate", "mixed_precision: FP8\n"},
+		{"accelerate", "mixed_precision: FP8\n"}, {"deepspeed", "{\"amp\": {\"enabled\": true}}"}, {"accelerate", "dynamo_config:\n  dynamo_backend: INDUCTOR\n"},
+		{"accelerate", "parallelism_config:\n  parallelism_config_tp_size: 2\n"},
 	};
 	mc_diagnostic d;
 
@@ -348,7 +369,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(training_arguments), cmocka_unit_test(deepspeed_auto), cmocka_unit_test(deepspeed_alone), cmocka_unit_test(adapters), cmocka_unit_test(accelerate),
-		cmocka_unit_test(user_counts_more), cmocka_unit_test(contradictions), cmocka_unit_test(yaml), cmocka_unit_test(large_yaml), cmocka_unit_test(as_written), cmocka_unit_test(other_files), cmocka_unit_test(not_modelled),
+		cmocka_unit_test(user_counts_more), cmocka_unit_test(what_may_stand), cmocka_unit_test(contradictions), cmocka_unit_test(yaml), cmocka_unit_test(large_yaml), cmocka_unit_test(as_written), cmocka_unit_test(other_files), cmocka_unit_test(not_modelled),
 	};
 
 	return cmocka_run_group_tests_name("framework", tests, NULL, NULL);
