@@ -9,9 +9,11 @@
  *     mc_report_free(rep); mc_recipe_free(r); mc_model_free(m);
  *
  * Sizes are bytes. Objects belong to the caller, who frees them with the function of their name; text that a function returns belongs to
- * the object that it was asked of. A report reads from its model when it is written: free it first. The library never prints, exits, or keeps global state. Different objects may be used in different
- * threads; one model may be analysed by several threads at once. Numbers have a decimal point whatever the process's locale is; a callback may run while
- * its thread's locale is "C".
+ * the object that it was asked of. A report reads from its model, and a model from the bytes that it was loaded from, also when it is written:
+ * free the report first. NULL in the place of an object, of text that is needed, of a callback that writes or of out is a mistake that is
+ * answered with MC_BAD_INPUT, 0 or NULL. The library never prints, exits, or keeps global state. Different objects may be used in different
+ * threads; one model may be analysed by several threads at once. Numbers have a decimal point whatever the process's locale is; a callback
+ * may run while its thread's locale is "C".
  */
 #ifndef MEMCREST_H
 #define MEMCREST_H
@@ -174,7 +176,7 @@ MC_API void mc_diff_free(mc_diff *);
 
 MC_API int mc_has_format(const char *format);
 
-/* The program's own tables as text, one row a line: "ops", "passes", "formats", "keys", "devices". */
+/* The program's own tables as text, one row a line: "ops", "passes", "formats", "keys", "devices", "diagnostics", "schema". */
 MC_API mc_status mc_list(const char *what, mc_write_fn *, void *user);
 
 #ifdef __cplusplus

@@ -362,7 +362,7 @@ mc_annotate(const mc_model *m, const mc_report *r, mc_write_fn *fn, void *user)
 	struct job j = {m, r ? &r->r : NULL, &out, NULL};
 	mc_status st;
 
-	if (!mc_can_annotate(m) || !r || !r->r.sched)
+	if (!mc_can_annotate(m) || !r || !fn || !r->r.sched)
 		return MC_BAD_INPUT;
 	if (!ctx_open(&c, NULL))
 		return MC_NO_MEMORY;

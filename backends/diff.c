@@ -29,6 +29,8 @@ diff_bytes(struct mc_diff *d, unsigned section, struct str name, int64_t a, int6
 mc_status
 diff_begin(mc_diff **out)
 {
+	if (!out)
+		return MC_BAD_INPUT;
 	*out = calloc(1, sizeof **out);
 	if (!*out || !ctx_open(&(*out)->c, NULL)) {
 		free(*out);
@@ -45,7 +47,8 @@ read_report(struct inputs *in, unsigned i)
 {
 	struct ctx *c = &in->d->c;
 
-	c->file = i ? in->d->title_b : in->d->title_a;
+	c->file = str_copy(c->a, i ? in->d->title_b : in->d->title_a);        /* the caller's text need not stay */
+	*(i ? &in->d->title_b : &in->d->title_a) = c->file;
 	in->o[i] = json_read(c, in->text[i]);
 	if (!in->o[i])
 		return false;
@@ -251,10 +254,10 @@ mc_status
 mc_diff_reports(const char *a, size_t na, const char *name_a, const char *b, size_t nb, const char *name_b, mc_diff **out)
 {
 	struct inputs in = {.text = {{a, (uint32_t)na}, {b, (uint32_t)nb}}};
-	mc_status st = na > UINT32_MAX || nb > UINT32_MAX ? MC_LIMIT : diff_begin(out);
+	mc_status st = diff_begin(out);
 
-	if (st != MC_OK)
-		return st;
+	if (st != MC_OK || na > UINT32_MAX || nb > UINT32_MAX)
+		return st ? st : MC_LIMIT;
 	in.d = *out;
 	in.d->title_a = str_of(name_a);
 	in.d->title_b = str_of(name_b);
@@ -266,6 +269,7 @@ compare_work(void *arg)
 {
 	struct inputs *in = arg;
 
+	in->d->c.file = str_copy(in->d->c.a, in->d->c.file);
 	return compare_read(in->d, in->r, in->text[0]);
 }
 
@@ -273,10 +277,10 @@ mc_status
 mc_diff_measured(const mc_report *r, const void *pickle, size_t n, const char *name, mc_diff **out)
 {
 	struct inputs in = {.r = r ? &r->r : NULL, .text = {{pickle, (uint32_t)n}}};
-	mc_status st = n > UINT32_MAX ? MC_LIMIT : !r || !r->r.sched ? MC_BAD_INPUT : diff_begin(out);
+	mc_status st = diff_begin(out);
 
-	if (st != MC_OK)
-		return st;
+	if (st != MC_OK || n > UINT32_MAX || !r || !r->r.sched)
+		return st ? st : n > UINT32_MAX ? MC_LIMIT : MC_BAD_INPUT;
 	in.d = *out;
 	in.d->c.file = str_of(name);
 	in.d->title_a = S("measured");
@@ -287,14 +291,14 @@ mc_diff_measured(const mc_report *r, const void *pickle, size_t n, const char *n
 int
 mc_diff_same(const mc_diff *d)
 {
-	return !d->differs;
+	return d && d->nrow && !d->c.nerror && !d->differs;
 }
 
 /* Of the peaks, the first rows. */
 double
 mc_diff_error(const mc_diff *d)
 {
-	const struct diff_row *r = d->nrow ? &d->rows[0] : NULL;
+	const struct diff_row *r = d && d->nrow ? &d->rows[0] : NULL;
 
 	return r && r->a ? ((double)r->b - (double)r->a) / (double)r->a : 0;
 }

@@ -298,7 +298,7 @@ int
 mc_diff_has_format(const char *format)
 {
 	for (unsigned i = 0; i < NFORMAT; i++)
-		if (strcmp(format, formats[i].name) == 0)
+		if (str_eq(str_of(format), str_of(formats[i].name)))
 			return 1;
 	return 0;
 }
@@ -311,9 +311,9 @@ mc_diff_write(const mc_diff *d, const char *format, mc_write_fn *fn, void *user)
 	struct ctx c;
 	mc_status st;
 
-	while (j.format < NFORMAT && strcmp(format, formats[j.format].name) != 0)
+	while (j.format < NFORMAT && !str_eq(str_of(format), str_of(formats[j.format].name)))
 		j.format++;
-	if (j.format == NFORMAT)
+	if (j.format == NFORMAT || !d || d->c.nerror || !fn)
 		return MC_BAD_INPUT;
 	if (!ctx_open(&c, NULL))
 		return MC_NO_MEMORY;

@@ -84,13 +84,13 @@ mc_write_view(const mc_report *r, const char *format, const mc_view *view, mc_wr
 	struct ctx c;
 	mc_status st, wrote;
 
-	if (!b || !r || (!r->r.sched && !b->inspects))
+	if (!b || !r || !fn || (!r->r.sched && !b->inspects))
 		return MC_BAD_INPUT;
 	if (!ctx_open(&c, NULL))
 		return MC_NO_MEMORY;
 	mc_view_init(&e.view);
-	if (view && view->size >= sizeof *view)
-		e.view = *view;
+	if (view)
+		memcpy(&e.view, view, view->size < sizeof e.view ? view->size : sizeof e.view);        /* of an older header */
 	e.a = c.a;
 	o.b.write = forward;
 	o.b.user = &o;
@@ -116,7 +116,7 @@ static const struct table_backend *
 table_backend_by_name(const char *name)
 {
 	for (const struct table_backend *b = table_backends; b->name; b++)
-		if (strcmp(b->name, name) == 0)
+		if (str_eq(str_of(b->name), str_of(name)))
 			return b;
 	return NULL;
 }
@@ -129,7 +129,7 @@ mc_sweep_write(const mc_sweep *s, const char *format, mc_write_fn *fn, void *use
 	locale_t before;
 	mc_status st;
 
-	if (!b || !s || !s->s.rows)
+	if (!b || !s || !fn || !s->s.rows)
 		return MC_BAD_INPUT;
 	o.b.write = forward;
 	o.b.user = &o;
@@ -228,8 +228,8 @@ mc_list(const char *what, mc_write_fn *fn, void *user)
 
 	o.b.write = forward;
 	o.b.user = &o;
-	for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
-		if (strcmp(what, lists[i].name) == 0) {
+	for (size_t i = 0; fn && i < sizeof lists / sizeof lists[0]; i++)
+		if (str_eq(str_of(what), str_of(lists[i].name))) {
 			lists[i].list(&o.b);
 			return finish(&o, true);
 		}

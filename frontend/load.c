@@ -28,6 +28,7 @@ too_big(struct ctx *c, uint64_t n)
 static bool
 read_stream(mc_model *m, int fd)
 {
+	uint64_t most = m->c.lim.memory < m->c.lim.file ? m->c.lim.memory : m->c.lim.file;
 	size_t cap = 0;
 	char *p = NULL;
 
@@ -37,12 +38,15 @@ read_stream(mc_model *m, int fd)
 
 		if (m->map_size == cap) {
 			cap = cap ? cap * 2 : 1 << 20;
-			p = cap > m->c.lim.memory ? NULL : realloc(m->map, cap);
+			cap = cap > most ? most + 1 : cap;         /* one more than may be there shows that it is */
+			p = m->map_size > most ? NULL : realloc(m->map, cap);
 			if (!p)
-				return diag(&m->c, DIAG_FILE_TOO_BIG, (unsigned long long)cap, (unsigned long long)m->c.lim.memory);
+				return diag(&m->c, DIAG_FILE_TOO_BIG, (unsigned long long)cap, (unsigned long long)most);
 			m->map = p;
 		}
 		got = read(fd, (char *)m->map + m->map_size, cap - m->map_size);
+		if (got < 0 && errno == EINTR)
+			continue;
 		if (got < 0)
 			return diag(&m->c, DIAG_READ_FAILED, strerror(errno));
 		if (got == 0)
@@ -115,6 +119,8 @@ load(struct work *w, bool (*how)(void *), const mc_options *o, mc_model **out)
 {
 	mc_status st;
 
+	if (!out)
+		return MC_BAD_INPUT;
 	*out = w->m = calloc(1, sizeof *w->m);
 	if (!w->m)
 		return MC_NO_MEMORY;
@@ -132,7 +138,7 @@ load(struct work *w, bool (*how)(void *), const mc_options *o, mc_model **out)
 mc_status
 mc_load_path(const char *path, const mc_options *o, mc_model **out)
 {
-	struct work w = {.path = path};
+	struct work w = {.path = path ? path : ""};
 
 	return load(&w, load_path, o, out);
 }
@@ -140,7 +146,7 @@ mc_load_path(const char *path, const mc_options *o, mc_model **out)
 mc_status
 mc_load_memory(const void *data, size_t n, const char *name, const mc_options *o, mc_model **out)
 {
-	struct work w = {.src = {data, n, str_of(name ? name : "memory")}};
+	struct work w = {.src = {data, data ? n : 0, str_of(name ? name : "memory")}};
 
 	return load(&w, load_memory, o, out);
 }
@@ -185,7 +191,7 @@ copy_recipe(void *arg)
 mc_recipe *
 mc_recipe_copy(const mc_recipe *from)
 {
-	struct copy_work w = {mc_recipe_new(), from};
+	struct copy_work w = {from ? mc_recipe_new() : NULL, from};
 
 	if (w.to && ctx_enter(&w.to->c, copy_recipe, &w) != MC_OK) {
 		mc_recipe_free(w.to);
@@ -213,6 +219,8 @@ change(struct recipe_work *w, bool (*set)(void *))
 {
 	mc_status st;
 
+	if (!w->r)
+		return MC_BAD_INPUT;
 	w->before = w->r->r;
 	w->r->c.nerror = 0;
 	st = ctx_enter(&w->r->c, set, w);

@@ -181,13 +181,12 @@ mc_report_free(mc_report *r)
 uint64_t
 mc_report_peak(const mc_report *r)
 {
-	return r->r.steps[r->r.peak_step].tensors;
+	return r ? r->r.steps[r->r.peak_step].tensors : 0;
 }
 
-mc_status
-mc_report_number(const mc_report *rep, const char *name, uint64_t *out)
+static mc_status
+number(const struct report *r, const char *name, uint64_t *out)
 {
-	const struct report *r = &rep->r;
 	const struct step_row *st = &r->steps[r->peak_step];
 	const struct factors *at = &st->phases[st->phase].at;
 	const struct {
@@ -208,10 +207,16 @@ mc_report_number(const mc_report *rep, const char *name, uint64_t *out)
 	return MC_BAD_INPUT;
 }
 
+mc_status
+mc_report_number(const mc_report *r, const char *name, uint64_t *out)
+{
+	return r && name && out ? number(&r->r, name, out) : MC_BAD_INPUT;
+}
+
 mc_fit
 mc_report_fit(const mc_report *r)
 {
-	return verdict_fit(&r->r.verdict);
+	return r ? verdict_fit(&r->r.verdict) : MC_NOT_ASKED;
 }
 
 mc_fit

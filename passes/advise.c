@@ -376,6 +376,8 @@ mc_advise(const mc_model *m, const mc_recipe *r, const mc_options *o, unsigned t
 	struct advisor x = {.m = m, .recipe = r};
 	mc_status st = mc_sweep_new(m, r, out);
 
+	if (!out)
+		return st;
 	x.s = *out;
 	if (st == MC_OK) {
 		x.base = x.s->s.base;

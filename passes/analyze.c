@@ -161,6 +161,8 @@ run(const mc_model *m, const mc_recipe *recipe, const mc_options *o, mc_report *
 	struct work w = {.m = m, .r = recipe ? &recipe->r : &dflt, .when = when, .brief = brief};
 	mc_status st;
 
+	if (!out)
+		return MC_BAD_INPUT;
 	*out = NULL;
 	if (!m || !m->g)
 		return MC_BAD_INPUT;

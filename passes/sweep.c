@@ -222,8 +222,10 @@ run_crew(struct crew *w, unsigned threads)
 mc_status
 mc_sweep_new(const mc_model *m, const mc_recipe *r, mc_sweep **out)
 {
-	mc_sweep *s = *out = calloc(1, sizeof *s);
+	mc_sweep *s = out ? *out = calloc(1, sizeof *s) : NULL;
 
+	if (!out)
+		return MC_BAD_INPUT;
 	if (!s || !ctx_open(&s->c, NULL)) {
 		free(s);
 		*out = NULL;
@@ -253,7 +255,7 @@ mc_sweep_vary(mc_sweep *s, const char *name, const char *values)
 {
 	struct column x = {s, str_of(name), str_of(values)};
 
-	return ctx_enter(&s->c, vary, &x);
+	return s ? ctx_enter(&s->c, vary, &x) : MC_BAD_INPUT;
 }
 
 static uint32_t
@@ -294,7 +296,7 @@ mc_sweep_fit(mc_sweep *s, const char *name)
 {
 	struct column x = {s, str_of(name ? name : ""), S("")};
 
-	return ctx_enter(&s->c, fit, &x);
+	return s ? ctx_enter(&s->c, fit, &x) : MC_BAD_INPUT;
 }
 
 static bool
@@ -340,13 +342,14 @@ mc_sweep_run(mc_sweep *s, const mc_options *o, unsigned threads, mc_progress_fn 
 	mc_options options;
 	struct crew w = {.s = s, .options = &options, .progress = progress, .user = user, .fitted = UINT32_MAX, .lock = PTHREAD_MUTEX_INITIALIZER};
 	long processors = sysconf(_SC_NPROCESSORS_ONLN);
-	mc_status st = ctx_enter(&s->c, make_rows, s);
+	mc_status st = s && s->m && s->m->g ? ctx_enter(&s->c, make_rows, s) : MC_BAD_INPUT;
 
 	if (st != MC_OK)
 		return st;
 	mc_options_init(&options);
-	if (o && o->size >= sizeof options)
-		options = *o;
+	if (o)
+		memcpy(&options, o, o->size < sizeof options ? o->size : sizeof options);      /* of an older header */
+	options.size = sizeof options;
 	options.dump_after = NULL;         /* from many threads it would be of use to nobody */
 	for (uint32_t i = 0; i < s->s.naxis; i++)
 		if (s->s.axes[i].fitted)
@@ -358,9 +361,9 @@ mc_sweep_run(mc_sweep *s, const mc_options *o, unsigned threads, mc_progress_fn 
 mc_fit
 mc_sweep_best(const mc_sweep *s)
 {
-	mc_fit best = s->s.advice ? verdict_fit(&s->s.now.verdict) : MC_NOT_ASKED;
+	mc_fit best = s && s->s.advice ? verdict_fit(&s->s.now.verdict) : MC_NOT_ASKED;
 
-	for (uint32_t i = 0; i < s->s.nrow; i++) {
+	for (uint32_t i = 0; s && i < s->s.nrow; i++) {
 		mc_fit f = s->s.rows[i].ok ? verdict_fit(&s->s.rows[i].verdict) : MC_NOT_ASKED;
 
 		if (f != MC_NOT_ASKED && (best == MC_NOT_ASKED || f < best))

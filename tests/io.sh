@@ -20,6 +20,7 @@ full_early() { "$memcrest" estimate fixtures/models/llama_tiny.train.pt2 --dim b
 closed() { { "$memcrest" events fixtures/models/llama_tiny.train.pt2 --dim batch=2,seq=64; echo $? >"$tmp/code"; } | true; return "$(cat "$tmp/code")"; }
 no_output() { estimate "$@" >&-; }
 slowly() { (dd bs=100 count=3 status=none; sleep 0.1; dd bs=7 count=100 status=none; sleep 0.1; cat) <$model | "$memcrest" estimate - --dim batch=2; }
+sized() { cat $model | "$memcrest" estimate - --dim batch=2 --limit-file "$1"; }
 partly() { head -c 5000 $model | "$memcrest" estimate - --dim batch=2; }
 huge() { head -c 3000000 /dev/zero | "$memcrest" estimate - --limit-memory 1MiB; }
 needed=8000                # KiB that the program takes before it reads anything: libraries, most of it
@@ -41,6 +42,8 @@ expect "a file that may not grow" 2 "File too large" limited
 expect "a pipe that nobody reads" 141 "" closed
 expect "input in small pieces" 0 "" slowly
 expect "half of the input" 2 "cut off" partly
+expect "as much input as --limit-file" 0 "" sized "$(wc -c <$model)"
+expect "a byte more input than --limit-file" 2 "(--limit-file)" sized $(($(wc -c <$model) - 1))
 expect "more input than memory" 2 "at most" huge
 for kib in 12000 16000 24000; do expect "a system that has $kib KiB more than the program" 2 "E008: out of memory" short $((needed + kib)); done
 expect "no file" 2 "No such file" "$memcrest" estimate "$tmp/none"
