@@ -186,8 +186,12 @@ docs: build/memcrest
 # What is installed is enough to build the examples with nothing but pkg-config's answer.
 examples: all
 	rm -rf $(B)/inst
-	@$(MAKE) --no-print-directory install DESTDIR= PREFIX=$(CURDIR)/$(B)/inst >$(B)/install.log
-	sh tests/examples.sh $(CURDIR)/$(B)/inst
+	@$(MAKE) --no-print-directory install DESTDIR= PREFIX="$(CURDIR)/$(B)/inst" >$(B)/install.log
+	sh tests/examples.sh "$(CURDIR)/$(B)/inst"
+	@$(MAKE) --no-print-directory install DESTDIR="$(CURDIR)/$(B)/inst/a blank" PREFIX="/opt/mem crest" >$(B)/install.log
+	sh tests/blanks.sh "$(CURDIR)/$(B)/inst/a blank" "/opt/mem crest"
+	@$(MAKE) --no-print-directory uninstall DESTDIR="$(CURDIR)/$(B)/inst/a blank" PREFIX="/opt/mem crest" >$(B)/install.log
+	@! find "$(B)/inst/a blank" ! -type d | grep . || { echo "uninstall leaves files"; exit 1; }
 
 # The Python package, with the shared library in it.
 PYTHON = python3
@@ -200,24 +204,33 @@ python_tests: all
 
 # ---- installing --------------------------------------------------------------------------------------------------------
 
+# Paths may have blanks.
+D = $(DESTDIR)$(PREFIX)
+DL = $(DESTDIR)$(LIBDIR)
 install: all docs
-	install -D -m 755 build/memcrest $(DESTDIR)$(PREFIX)/bin/memcrest
-	install -D -m 644 memcrest.h $(DESTDIR)$(PREFIX)/include/memcrest.h
-	install -D -m 644 build/libmemcrest.a $(DESTDIR)$(LIBDIR)/libmemcrest.a
-	install -D -m 755 build/libmemcrest.so $(DESTDIR)$(LIBDIR)/libmemcrest.so.0
-	install -D -m 644 backends/report.xsd $(DESTDIR)$(PREFIX)/share/memcrest/report.xsd
-	ln -sf libmemcrest.so.0 $(DESTDIR)$(LIBDIR)/libmemcrest.so
-	install -d $(DESTDIR)$(LIBDIR)/pkgconfig
-	install -D -m 644 build/docs/memcrest.1 $(DESTDIR)$(PREFIX)/share/man/man1/memcrest.1
-	install -D -m 644 build/docs/memcrest.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/memcrest
-	install -D -m 644 build/docs/memcrest.zsh $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_memcrest
-	install -D -m 644 build/docs/memcrest.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/memcrest.fish
-	install -D -m 644 schema/report-1.schema.json $(DESTDIR)$(PREFIX)/share/memcrest/report-1.schema.json
-	sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' packaging/memcrest.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/memcrest.pc
+	install -D -m 755 build/memcrest "$(D)/bin/memcrest"
+	install -D -m 644 memcrest.h "$(D)/include/memcrest.h"
+	install -D -m 644 build/libmemcrest.a "$(DL)/libmemcrest.a"
+	install -D -m 755 build/libmemcrest.so "$(DL)/libmemcrest.so.0"
+	install -D -m 644 backends/report.xsd "$(D)/share/memcrest/report.xsd"
+	ln -sf libmemcrest.so.0 "$(DL)/libmemcrest.so"
+	install -d "$(DL)/pkgconfig"
+	install -D -m 644 build/docs/memcrest.1 "$(D)/share/man/man1/memcrest.1"
+	install -D -m 644 build/docs/memcrest.bash "$(D)/share/bash-completion/completions/memcrest"
+	install -D -m 644 build/docs/memcrest.zsh "$(D)/share/zsh/site-functions/_memcrest"
+	install -D -m 644 build/docs/memcrest.fish "$(D)/share/fish/vendor_completions.d/memcrest.fish"
+	install -D -m 644 schema/report-1.schema.json "$(D)/share/memcrest/report-1.schema.json"
+	sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' packaging/memcrest.pc.in >"$(DL)/pkgconfig/memcrest.pc"
+
+uninstall:
+	rm -f "$(D)/bin/memcrest" "$(D)/include/memcrest.h" "$(DL)/libmemcrest.a" "$(DL)/libmemcrest.so" "$(DL)/libmemcrest.so.0" "$(DL)/pkgconfig/memcrest.pc" \
+		"$(D)/share/man/man1/memcrest.1" "$(D)/share/bash-completion/completions/memcrest" "$(D)/share/zsh/site-functions/_memcrest" \
+		"$(D)/share/fish/vendor_completions.d/memcrest.fish" "$(D)/share/memcrest/report.xsd" "$(D)/share/memcrest/report-1.schema.json"
+	-rmdir "$(D)/share/memcrest" 2>/dev/null || true
 
 clean:
 	rm -rf build
 
 -include $(OBJ:.o=.d) $(B)/main.d $(B)/cli_options.d $(B)/cli_pair.d $(B)/cli_terminal.d $(wildcard $(B)/tests/*.d)
 
-.PHONY: adversary all bench check clean coverage coverage_run damage demo deps docs embed examples fuzz golden install lint python_tests tests tiny torture tsan tsan_run valgrind valgrind_run wheel
+.PHONY: adversary all bench check clean coverage coverage_run damage demo deps docs embed examples fuzz golden install lint python_tests tests tiny torture tsan tsan_run uninstall valgrind valgrind_run wheel
