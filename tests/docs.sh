@@ -17,6 +17,14 @@ for kind in man bash zsh fish; do
 done
 if bash -c '. "$1"; COMP_WORDS=(memcrest estimate --precision bf16-); COMP_CWORD=3; _memcrest; [ "${COMPREPLY[*]}" = bf16-mixed ]' - "$tmp/bash"; then echo "ok - bash completes a value"; else echo "not ok - bash completes a value"; fi
 if bash -c '. "$1"; COMP_WORDS=(memcrest est); COMP_CWORD=1; _memcrest; [ "${COMPREPLY[*]}" = estimate ]' - "$tmp/bash"; then echo "ok - bash completes a command"; else echo "not ok - bash completes a command"; fi
+lacking=
+sed 's/\\-/-/g' "$tmp/man" | grep '^\.B' >"$tmp/plain"
+for option in $(sed -n 's/^	{"\([a-z-]*\)", .*VALUE.*/\1/p' cli_options.c); do
+	for kind in plain bash zsh fish; do
+		[ "$option" = dims ] || grep -q -- "$option" "$tmp/$kind" || lacking="$lacking $kind:$option"     # --dim by another name
+	done
+done
+[ -z "$lacking" ]; say $? "every option of the program is in the manual page and completed, but:$lacking"
 grep -qx '.I A B' "$tmp/man"; say $? "man has both arguments of diff"
 repeated=$(bash -c '. "$1"; COMP_WORDS=(memcrest estimate -f ""); COMP_CWORD=3; _memcrest; printf "%s\n" "${COMPREPLY[@]}"' - "$tmp/bash" | sort | uniq -d)
 [ -z "$repeated" ]; say $? "bash offers each format once"
