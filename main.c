@@ -200,7 +200,9 @@ write_named(const struct cli *c, struct result r)
 	if (!part)
 		return false;
 	snprintf(part, n, "%s%s", c->output, special ? "" : ".part");
-	f = fopen(part, "wb");
+	if (!special)
+		unlink(part);                      /* what a run before left, or a link that somebody else put there */
+	f = fopen(part, special ? "wb" : "wbx");
 	ok = f && write_to(c, r, f);
 	ok = f && fclose(f) == 0 && ok && (special || rename(part, c->output) == 0);
 	if (f && !ok && !special)

@@ -38,6 +38,9 @@ expect "a full disk behind -o" 2 "No space left" estimate -o /dev/full
 expect "standard output is closed" 2 "writing the report failed" no_output
 expect "a directory that is not there" 2 "No such file" estimate -o "$tmp/no/where"
 expect "a file that may not grow" 2 "File too large" limited
+echo kept >"$tmp/other" && ln -s other "$tmp/linked.part"
+expect "a link in the way of what is written" 0 "" estimate -o "$tmp/linked"
+[ "$(cat "$tmp/other")" = kept ] && [ -s "$tmp/linked" ] && [ ! -h "$tmp/linked" ] && echo "ok - links are not written through" || echo "not ok - links are written through"
 [ ! -e "$tmp/limited" ] && [ ! -e "$tmp/limited.part" ] && echo "ok - no half a file stays" || echo "not ok - half a file stays"
 expect "a pipe that nobody reads" 141 "" closed
 expect "input in small pieces" 0 "" slowly
