@@ -59,6 +59,9 @@ static const struct job {
 	{"autocast.pt2", "", "autocast--fp32", 0, true, false},       /* regions of the model's own, one that casts and one that does not */
 	{"autocast.pt2", "", "autocast--bf16-mixed", 0, true, false},
 	{"attention_mask.pt2", "", "attention_mask--bf16", 4, true, false},   /* PyTorch's own module keeps a causal mask; the last releases of forward stand one allocation later */
+	{"joined.pt2", "", "joined--bf16-mixed", 0, true, false},           /* a parameter joined in a function without lines; an object that keeps what its reader converts */
+	{"joined.pt2", "", "joined--bf16-math", 0, true, false},            /* a contiguous() that the exporter's kernel for attention made unnecessary */
+	{"../twins/pictures.pt2", "", "pictures--bf16-mixed", 4, true, false},        /* a mask that is causal but inside of a picture; two releases are earlier */
 	/* after run_decompositions(), and run_decompositions({}) */
 	{"llama_tiny.core.pt2", "", "llama_tiny--fp32", 0, true, false},
 	{"llama_tiny.core.pt2", "", "llama_tiny--bf16-b4", 0, true, false},

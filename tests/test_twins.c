@@ -58,6 +58,7 @@ static const struct twin {
 	{"functions.onnx", "functions", 0},                  /* likewise with two modules, of a model that has no others */
 	{"functional.onnx", "functional", 0},                /* a function that is called with what a module holds: no region under no_grad */
 	{"repeated.onnx", "repeated", 12},                 /* a parameter that is repeated over the batch, folded: it is made in front of its reader */
+	{"pictures.onnx", "pictures", 28},                   /* features among tokens, whose conversion is not in the file; a mask that is causal but inside of a picture; a loss called on several lines; positions are not made anew */
 	{"equal.onnx", "equal", 0},                        /* a linear layer whose weight and bias are scaled, as StyleGAN's */
 };
 

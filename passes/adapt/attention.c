@@ -1,6 +1,9 @@
 /*
  * attention: with attention=eager, scaled-dot-product attention runs as the library writes it out. A causal one needs a float mask
  * then, made once, where the exported mask was made. Also removes the nodes that masks.c left dead.
+ *
+ * "y.transpose(1, 2).contiguous().view(..)": where the exporter's own kernel left y so that contiguous() did nothing, the file has no contiguous().
+ * The kernel of another backend leaves y otherwise, and the program copies: a view of what attention made is a reshape.
  */
 #include "../passes.h"
 
@@ -69,11 +72,45 @@ write_out(struct analysis *a)
 	}
 }
 
+static bool
+moves_dims(unsigned op)
+{
+	return op == OP_TRANSPOSE || op == OP_PERMUTE || op == OP_RESHAPE || op == OP_UNSQUEEZE || op == OP_SQUEEZE;
+}
+
+#define MOST_MOVES 4u
+
+static bool
+is_of_attention(const struct graph *g, uint32_t n)
+{
+	const struct arg *x = node_args(g, n);
+
+	for (unsigned depth = 0; x->kind == ARG_VAL && g->vals[x->u.val].kind == VAL_NODE && depth < MOST_MOVES; depth++) {
+		uint32_t m = g->vals[x->u.val].node;
+
+		if (g->nodes[m].op == OP_SDPA || g->nodes[m].op == OP_EAGER_ATTENTION)
+			return true;
+		if (!moves_dims(g->nodes[m].op))
+			return false;
+		x = node_args(g, m);
+	}
+	return false;
+}
+
+static void
+copy_where_needed(struct graph *g)
+{
+	for (uint32_t n = 1; n < g->nnode; n++)
+		if (g->nodes[n].op == OP_VIEW && is_of_attention(g, n))
+			g->nodes[n].op = OP_RESHAPE;
+}
+
 bool
 pass_attention(struct analysis *a)
 {
 	if (a->r->v[RK_ATTENTION].i == ATT_EAGER)
 		write_out(a);
+	copy_where_needed(a->g);
 	graph_compact(a->g);
 	return true;
 }

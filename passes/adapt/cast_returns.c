@@ -459,6 +459,33 @@ narrow_rest(struct returns *r)
 		assume(r->k->a, "operators that take one dtype read fp32 values converted to their weights': the file does not say where (%u)", r->added);
 }
 
+/* ---- autocast ------------------------------------------------------------------------------------------------------------ */
+
+/*
+ * "x.masked_scatter(mask, y.to(x.dtype))": the operator raises where the dtypes differ, and under autocast embeddings are fp32 while features are not.
+ * An exporter that leaves out conversions which do nothing has left this one out.
+ */
+static void
+match_scattered(struct returns *r)
+{
+	struct graph *g = r->g;
+
+	for (uint32_t n = 1; n < r->end; n++) {
+		const struct arg *into = node_args(g, n), *what = g->nodes[n].op == OP_MASKED_SCATTER ? node_arg(g, n, "source") : NULL;
+		uint32_t x = into->u.val, v, y;
+
+		if (!what || into->kind != ARG_VAL || what->kind != ARG_VAL || !dtype_is_float(g->vals[x].dtype) || g->vals[what->u.val].kind != VAL_NODE)
+			continue;
+		v = what->u.val;
+		if (g->nodes[g->vals[v].node].op == OP_TO || g->vals[v].dtype != g->vals[x].dtype)
+			continue;
+		y = converted(g, v, n, "as");
+		*node_arg(g, g->vals[y].node, "dtype") = (struct arg){.kind = ARG_DTYPE_OF, .u.val = x};
+		read_instead(g, n, v, y);
+		place_behind(r, n - 1);
+	}
+}
+
 void
 casts_write_returns(struct casts *k)
 {
@@ -466,6 +493,11 @@ casts_write_returns(struct casts *k)
 	struct returns r = {.k = k, .g = g, .end = g->nnode, .nval = g->nval};
 	uint64_t work = 0;
 
+	if (g->file_dtype == DT_FP32 && k->a->plan.param_dtype == DT_FP32 && k->a->plan.low_dtype != DT_NONE) {
+		match_scattered(&r);
+		if (r.added)
+			graph_splice(g, r.end, r.behind);
+	}
 	if (g->file_dtype != DT_FP32 || k->a->plan.param_dtype == DT_FP32)
 		return;
 	r.dtype = NEW(g->c->a, uint8_t, g->nval);

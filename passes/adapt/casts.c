@@ -18,6 +18,7 @@
  * result: "return out.to(x.dtype)", which is "back".
  */
 #include "casts.h"
+#include "source_line.h"
 
 #include <string.h>
 
@@ -216,7 +217,39 @@ makes_table(const struct casts *k, uint32_t n)
 	return found;
 }
 
-/* By value: what operators add or copy it into that take one dtype only, under autocast as well. "self.sum.index_add_(0, i, m.to(h.dtype))" */
+#define MOST_VIEWS 8u
+
+/* Does v convert a parameter, viewed maybe? */
+static bool
+converts_param(const struct graph *g, uint32_t v)
+{
+	if (g->vals[v].kind != VAL_NODE || !is_conversion(g, g->vals[v].node))
+		return false;
+	for (unsigned depth = 0; g->vals[v].kind == VAL_NODE && depth < MOST_VIEWS; depth++) {
+		const struct node *x = &g->nodes[g->vals[v].node];
+		const struct arg *of = node_args(g, g->vals[v].node);
+
+		if (depth && x->op != OP_UNSQUEEZE && x->op != OP_EXPAND && x->op != OP_VIEW && x->op != OP_RESHAPE && x->op != OP_REPEAT)
+			return false;
+		if (of->kind != ARG_VAL)
+			return false;
+		v = of->u.val;
+	}
+	return g->vals[v].kind == VAL_PARAM;
+}
+
+static uint32_t other_float(const struct graph *, uint32_t node, uint32_t v);
+
+/* "cat((x, self.newline[:, None].expand(n, 1).to(x.device, x.dtype)))" */
+static void
+find_joined(const struct graph *g, uint32_t n, uint32_t *wanted)
+{
+	for (struct operands it = operands_of(g, n); operand_next(&it);)
+		if (converts_param(g, it.val))
+			wanted[it.val] = other_float(g, n, it.val);
+}
+
+/* By value: what operators add, copy or join it to that take one dtype only, under autocast as well. "self.sum.index_add_(0, i, m.to(h.dtype))" */
 static uint32_t *
 find_wanted(const struct graph *g)
 {
@@ -226,6 +259,8 @@ find_wanted(const struct graph *g)
 		unsigned op = g->nodes[n].op;
 		const struct arg *into = node_args(g, n), *what;
 
+		if (op == OP_CAT)
+			find_joined(g, n, wanted);
 		if (op != OP_INDEX_ADD && op != OP_INDEX_COPY && op != OP_SCATTER && op != OP_SCATTER_REDUCE)
 			continue;
 		what = node_arg(g, n, op == OP_INDEX_ADD || op == OP_INDEX_COPY ? "source" : "src");
@@ -430,6 +465,31 @@ means_operand(const struct casts *k, uint32_t n, uint32_t y)
 	return !g->has_scopes && g->nodes[n].op == OP_ADD && g->vals[k->renamed[y]].kind != VAL_PARAM;
 }
 
+/* "features = outputs["image"].pooler_output.to(x.dtype)": what is converted is an object's. */
+static bool
+converts_attribute(const struct graph *g, uint32_t n)
+{
+	const struct node *x = &g->nodes[n];
+	struct str line = x->nframe ? graph_str(g, g->frames[x->frame + x->nframe - 1].text) : S(""), bound = line_targets(line);
+	const char *to = line.n ? memmem(line.p, line.n, ".to(", 4) : NULL;
+	uint32_t at = to ? (uint32_t)(to - line.p) : 0, end = at;
+
+	while (at && line_name_char(line.p[at - 1]))
+		at--;
+	return bound.n && str_find(bound, '.') < 0 && at && at < end && line.p[at - 1] == '.';
+}
+
+/* A program that returns the object returns what was converted, which the exporter names after a conversion that did nothing. */
+static uint32_t
+returned(const struct graph *g, uint32_t v)
+{
+	uint32_t n = g->vals[v].kind == VAL_NODE ? g->vals[v].node : 0;
+
+	if (!n || (g->nodes[n].op != OP_TO && g->nodes[n].op != OP_TO_COPY) || node_args(g, n)->kind != ARG_VAL || !converts_attribute(g, n))
+		return v;
+	return g->vals[node_args(g, n)->u.val].dtype == g->vals[v].dtype ? node_args(g, n)->u.val : v;
+}
+
 static void
 restore_names(struct casts *k)
 {
@@ -440,8 +500,7 @@ restore_names(struct casts *k)
 			while (k->renamed[*it.slot] && means_operand(k, n, *it.slot))
 				*it.slot = k->renamed[*it.slot];
 	for (uint32_t i = 0; i < g->noutput; i++)
-		if (k->renamed[g->outputs[i]])
-			g->outputs[i] = k->renamed[g->outputs[i]];
+		g->outputs[i] = returned(g, k->renamed[g->outputs[i]] ? k->renamed[g->outputs[i]] : g->outputs[i]);
 }
 
 bool

@@ -125,6 +125,30 @@ join(struct finding *f, const struct finding *of)
 		f->window = of->window;
 }
 
+static bool
+has(const struct masks *m, uint32_t v, bool order)
+{
+	struct finding f = {0};
+
+	if (m->g->vals[v].kind == VAL_NODE)
+		f = m->found[m->g->vals[v].node];
+	else
+		look_at_leaf(m, v, &f);
+	return order ? f.orders : f.matches;
+}
+
+/* "causal, or inside of the same picture": who may look ahead there needs the mask. */
+static bool
+looks_ahead(const struct masks *m, uint32_t n)
+{
+	const struct arg *x = node_args(m->g, n);
+	unsigned op = m->g->nodes[n].op;
+
+	if ((op != OP_BITWISE_OR && op != OP_LOGICAL_OR) || x[0].kind != ARG_VAL || x[1].kind != ARG_VAL)
+		return false;
+	return (has(m, x[0].u.val, true) && has(m, x[1].u.val, false)) || (has(m, x[1].u.val, true) && has(m, x[0].u.val, false));
+}
+
 /* What is found from node n back to the leaves: all is "somewhere" or "the smallest", so a node adds itself to what its operands have. */
 static void
 summarise(struct masks *m, uint32_t n)
@@ -138,6 +162,7 @@ summarise(struct masks *m, uint32_t n)
 			join(f, &m->found[g->vals[it.val].node]);
 		else
 			look_at_leaf(m, it.val, f);
+	f->foreign |= looks_ahead(m, n);
 }
 
 struct finding

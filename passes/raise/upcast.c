@@ -78,12 +78,12 @@ upcast_user_with(const struct upcast *u, uint32_t v, unsigned op, uint32_t y)
 /* ---- conversions ---------------------------------------------------------------------------------------------------------------------- */
 
 /* x converted behind that node, as part of what `like` belongs to. */
-uint32_t
-upcast_converted(struct upcast *u, uint32_t x, uint32_t behind, uint32_t like, uint16_t flag)
+static uint32_t
+put_behind(struct upcast *u, unsigned op, uint32_t x, uint32_t behind, uint32_t like)
 {
 	struct graph *g = u->g;
-	uint32_t n = node_beside(g, OP_TO, like, 1), at = n - u->nold;
-	uint32_t v = val_new(g, VAL_NODE, str_fmt(g->c->a, "%.*s_to_%u", SFMT(graph_str(g, g->vals[x].name)), (unsigned)n));
+	uint32_t n = node_beside(g, op, like, 1), at = n - u->nold;
+	uint32_t v = val_new(g, VAL_NODE, str_fmt(g->c->a, "%.*s_%s_%u", SFMT(graph_str(g, g->vals[x].name)), op == OP_TO ? "to" : "copy", (unsigned)n));
 
 	g->vals[v].node = n;
 	g->vals[v].dtype = g->vals[x].dtype;
@@ -91,11 +91,19 @@ upcast_converted(struct upcast *u, uint32_t x, uint32_t behind, uint32_t like, u
 		val_shape(g, v, g->vals[x].rank, val_dims(g, x));
 	node_outs(g, n)[0] = v;
 	node_args(g, n)[0] = arg_val(x);
-	*node_arg(g, n, "dtype") = arg_dtype(DT_FP32);
 	g->nodes[n].name = g->vals[v].name;
-	g->nodes[n].flags |= flag;
 	ROOM(g->c->a, u->behind, at, u->behind_cap, 1);
 	u->behind[at] = behind;
+	return v;
+}
+
+uint32_t
+upcast_converted(struct upcast *u, uint32_t x, uint32_t behind, uint32_t like, uint16_t flag)
+{
+	uint32_t v = put_behind(u, OP_TO, x, behind, like), n = u->g->vals[v].node;
+
+	*node_arg(u->g, n, "dtype") = arg_dtype(DT_FP32);
+	u->g->nodes[n].flags |= flag;
 	return v;
 }
 
@@ -340,7 +348,26 @@ viewed(const struct graph *g, uint32_t v, unsigned op)
 	return 0;
 }
 
-/* transformers' losses over a vocabulary do so whether they move labels or not: "loss = self.loss_function(logits, labels, self.vocab_size)" (loss_utils.py). */
+/* Rows of tokens have labels, not whole sequences, and not pixels. */
+static bool
+labels_tokens(const struct graph *g, uint32_t v)
+{
+	for (unsigned depth = 0; depth < 8; depth++) {
+		uint32_t n = maker_of(g, v);
+
+		if (g->vals[v].rank == 2)
+			return true;
+		if (!n || (g->nodes[n].op != OP_ONNX_RESHAPE && g->nodes[n].op != OP_ONNX_FLATTEN && g->nodes[n].op != OP_ONNX_IDENTITY))
+			return false;
+		v = operand_of(g, n, 0);
+	}
+	return false;
+}
+
+/*
+ * transformers' losses over tokens do so whether they move labels or not: "loss = self.loss_function(logits, labels, self.vocab_size)" (loss_utils.py).
+ * Where the call goes on on further lines, which no stack trace has, what is labelled tells.
+ */
 static bool
 is_over_vocabulary(const struct graph *g, uint32_t n)
 {
@@ -349,10 +376,28 @@ is_over_vocabulary(const struct graph *g, uint32_t n)
 	for (unsigned d = 0; d < x->nframe; d++) {
 		struct str line = graph_str(g, g->frames[x->frame + d].text);
 
-		if (memmem(line.p, line.n, "self.loss_function(", 19) && memmem(line.p, line.n, "vocab_size", 10))
+		if (memmem(line.p, line.n, "self.loss_function(", 19) && (memmem(line.p, line.n, "vocab_size", 10) || (str_ends(line, S("(")) && labels_tokens(g, operand_of(g, n, 1)))))
 			return true;
 	}
 	return false;
+}
+
+/* Does view run on the line of the loss, as far as lines are known? "shifted = logits[:, :-1]" stands before it, and is not converted. */
+static bool
+on_line_of(const struct graph *g, uint32_t view, uint32_t loss)
+{
+	const struct node *x = &g->nodes[view], *y = &g->nodes[loss];
+
+	return !x->nframe || !y->nframe || g->frames[x->frame + x->nframe - 1].text == g->frames[y->frame + y->nframe - 1].text;
+}
+
+/* "logits[:, :-1].contiguous()" before the loss: the copy is not in the file, but the record of what read it names it. */
+static uint32_t
+copied(struct upcast *u, uint32_t reader, uint32_t view, uint32_t logits)
+{
+	if (!view || u->g->nodes[view].op != OP_ONNX_SLICE || !str_starts(graph_str(u->g, u->g->nodes[reader].fx_args), S("args = (%clone")))
+		return logits;
+	return put_behind(u, OP_CONTIGUOUS, logits, view, view);
 }
 
 static void
@@ -363,13 +408,13 @@ convert_logits(struct upcast *u, uint32_t n)
 
 	if (g->vals[logits].dtype != DT_FP32 || (!moved && !is_over_vocabulary(g, n)))
 		return;
-	while (view && (g->nodes[view].op == OP_ONNX_RESHAPE || g->nodes[view].op == OP_ONNX_SLICE || g->nodes[view].op == OP_CONTIGUOUS)) {
+	while (view && on_line_of(g, view, n) && (g->nodes[view].op == OP_ONNX_RESHAPE || g->nodes[view].op == OP_ONNX_SLICE || g->nodes[view].op == OP_CONTIGUOUS)) {
 		reader = view;
 		logits = operand_of(g, view, 0);
 		view = maker_of(g, logits);
 	}
 	behind = moved > view && moved < reader ? moved - 1 : reader - 1;
-	upcast_read_instead(g, reader, logits, upcast_converted(u, logits, behind, reader, NF_UPCAST));
+	upcast_read_instead(g, reader, logits, upcast_converted(u, copied(u, reader, view, logits), behind, reader, NF_UPCAST));
 	u->losses++;
 }
 
