@@ -383,6 +383,26 @@ meant_for(const struct graph *g, uint32_t n)
 	return with;
 }
 
+/* "bias = torch.zeros(", with all that says its dtype on further lines, that an attention reads: its scores' */
+static bool
+is_attention_bias(const struct casts *k, uint32_t n)
+{
+	const struct graph *g = k->g;
+	uint32_t v = node_outs(g, n)[0];
+
+	for (unsigned depth = 0; depth < MOST_VIEWS && k->first[v] < k->first[v + 1]; depth++) {
+		uint32_t m = k->reader[k->first[v]];
+		const struct arg *mask = g->nodes[m].op == OP_SDPA ? node_arg(g, m, "attn_mask") : NULL;
+
+		if (mask)
+			return mask->kind == ARG_VAL && mask->u.val == v;
+		if (g->nodes[m].op != OP_IDENTITY && g->nodes[m].op != OP_CONTIGUOUS && g->nodes[m].op != OP_ALIAS && g->nodes[m].op != OP_EXPAND)
+			return false;
+		v = node_outs(g, m)[0];
+	}
+	return false;
+}
+
 /* zeros, ones, random numbers with a dtype: that of what they are for, unless the source says fp32. Positions stay as they are. */
 static void
 convert_new(struct casts *k, uint32_t n)
@@ -403,7 +423,7 @@ convert_new(struct casts *k, uint32_t n)
 	if (op == OP_RAND && str_eq(k->g->format, S("onnx")) && !k->g->nodes[n].nframe)
 		said = SAID_BACK;          /* nothing says otherwise: random numbers are drawn for the tensor that they meet */
 	named = said == SAID_BACK && k->g->file_dtype == DT_FP32 ? casts_named(k, n) : 0;
-	if (said == SAID_BACK && k->g->file_dtype == DT_FP32 && !named)
+	if ((said == SAID_BACK || (said == SAID_NOTHING && (op == OP_ZEROS || op == OP_FULL) && is_attention_bias(k, n))) && k->g->file_dtype == DT_FP32 && !named)
 		named = meant_for(k->g, n);
 	if (named)
 		*dtype = (struct arg){.kind = ARG_DTYPE_OF, .u.val = named};

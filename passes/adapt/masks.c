@@ -24,7 +24,7 @@ makes_numbers(unsigned op)
 		OP_WHERE, OP_MASKED_FILL, OP_TRIL, OP_TRIU, OP_CUMSUM, OP_DIFF, OP_ADD, OP_SUB, OP_RSUB, OP_MUL, OP_TO, OP_TO_COPY, OP_CLONE, OP_COPY,
 		OP_CONTIGUOUS, OP_INDEX, OP_CAT, OP_STACK, OP_VIEW, OP_RESHAPE, OP_FLATTEN, OP_TRANSPOSE, OP_PERMUTE, OP_UNSQUEEZE, OP_SQUEEZE, OP_EXPAND,
 		OP_EXPAND_AS, OP_SLICE, OP_SELECT, OP_REPEAT, OP_ALIAS, OP_DETACH, OP_LIFT_FRESH_COPY, OP_ANY, OP_ALL, OP_FILL, OP_ZERO, OP_IDENTITY, OP_CONSTANT_PAD,
-		OP_PAD, OP_GATHER, OP_INDEX_SELECT,
+		OP_PAD, OP_GATHER, OP_INDEX_SELECT, OP_FLOOR_DIVIDE,
 	};
 
 	for (size_t i = 0; i < sizeof ok / sizeof ok[0]; i++)
@@ -86,6 +86,8 @@ look_at(const struct masks *m, uint32_t n, struct finding *f)
 	f->bounds |= compares_with_constant(g, n);
 	f->matches |= (op == OP_EQ || op == OP_NE) && x[0].kind == ARG_VAL && x[1].kind == ARG_VAL && !(is_constant(g, x[0].u.val) && is_constant(g, x[1].u.val));
 	f->counts |= op == OP_CUMSUM;
+	f->chunk = op == OP_FLOOR_DIVIDE && x[1].kind == ARG_INT && x[1].u.i.n > 0 && is_whole_number(g, node_outs(g, n)[0]) ? x[1].u.i.n : 0;
+	f->foreign |= op == OP_FLOOR_DIVIDE && !f->chunk;
 	f->chooses |= op == OP_WHERE || op == OP_MASKED_FILL;
 	if (op == OP_MUL && x[0].kind == ARG_VAL && x[1].kind == ARG_VAL && !is_whole_number(g, x[0].u.val) && !is_whole_number(g, x[1].u.val))
 		f->foreign = true;
@@ -121,20 +123,20 @@ join(struct finding *f, const struct finding *of)
 	f->chooses |= of->chooses;
 	f->foreign |= of->foreign;
 	f->from_input |= of->from_input;
+	f->chunk = f->chunk ? f->chunk : of->chunk;
 	if (of->window && (!f->window || of->window < f->window))
 		f->window = of->window;
 }
 
-static bool
-has(const struct masks *m, uint32_t v, bool order)
+static struct finding
+found_of(const struct masks *m, uint32_t v)
 {
 	struct finding f = {0};
 
 	if (m->g->vals[v].kind == VAL_NODE)
-		f = m->found[m->g->vals[v].node];
-	else
-		look_at_leaf(m, v, &f);
-	return order ? f.orders : f.matches;
+		return m->found[m->g->vals[v].node];
+	look_at_leaf(m, v, &f);
+	return f;
 }
 
 /* "causal, or inside of the same picture": who may look ahead there needs the mask. */
@@ -143,10 +145,27 @@ looks_ahead(const struct masks *m, uint32_t n)
 {
 	const struct arg *x = node_args(m->g, n);
 	unsigned op = m->g->nodes[n].op;
+	struct finding a, b;
 
 	if ((op != OP_BITWISE_OR && op != OP_LOGICAL_OR) || x[0].kind != ARG_VAL || x[1].kind != ARG_VAL)
 		return false;
-	return (has(m, x[0].u.val, true) && has(m, x[1].u.val, false)) || (has(m, x[1].u.val, true) && has(m, x[0].u.val, false));
+	a = found_of(m, x[0].u.val);
+	b = found_of(m, x[1].u.val);
+	return (a.orders && b.matches) || (b.orders && a.matches);
+}
+
+/* "(i - padding) // size == (j - padding) // size": attention within chunks, which hides nothing where one chunk holds all keys; as a window of one more. */
+static int64_t
+chunk_of(const struct masks *m, uint32_t n)
+{
+	const struct arg *x = node_args(m->g, n);
+	int64_t a, b;
+
+	if (m->g->nodes[n].op != OP_EQ || x[0].kind != ARG_VAL || x[1].kind != ARG_VAL)
+		return 0;
+	a = found_of(m, x[0].u.val).chunk;
+	b = found_of(m, x[1].u.val).chunk;
+	return a == b && a < INT64_MAX ? a : 0;
 }
 
 /* What is found from node n back to the leaves: all is "somewhere" or "the smallest", so a node adds itself to what its operands have. */
@@ -155,8 +174,13 @@ summarise(struct masks *m, uint32_t n)
 {
 	const struct graph *g = m->g;
 	struct finding *f = &m->found[n];
+	int64_t chunk = chunk_of(m, n);
 
 	look_at(m, n, f);
+	if (chunk) {
+		f->matches = false;
+		f->window = chunk + 1;
+	}
 	for (struct operands it = operands_of(g, n); operand_next(&it);)
 		if (g->vals[it.val].kind == VAL_NODE)
 			join(f, &m->found[g->vals[it.val].node]);
@@ -321,7 +345,59 @@ unexpanded(const struct graph *g, uint32_t v)
 	return v;
 }
 
-/* where(mask, bias, -inf): the bias itself if the mask is all true; a causal one is the same for every sequence of the batch. */
+#define MOST_STEPS 8u
+
+/* Is what node n makes the mask of an attention, copied maybe? */
+static bool
+is_for_attention(const struct graph *g, uint32_t n)
+{
+	uint32_t v = node_outs(g, n)[0];
+
+	for (uint32_t k = n + 1; k < g->nnode && k - n <= MOST_STEPS; k++) {
+		unsigned op = g->nodes[k].op;
+		const struct arg *x = node_args(g, k), *mask = op == OP_SDPA ? node_arg(g, k, "attn_mask") : NULL;
+
+		if (mask && mask->kind == ARG_VAL && mask->u.val == v)
+			return true;
+		if ((op == OP_CONTIGUOUS || op == OP_CLONE || op == OP_ALIAS || op == OP_TO || op == OP_EXPAND) && x->kind == ARG_VAL && x->u.val == v)
+			v = node_outs(g, k)[0];
+	}
+	return false;
+}
+
+/* Of a mask that is causal and no padding what orders positions; it comes from no input and is the same for every sequence of the batch, if it is told apart. */
+static uint32_t
+without_padding(const struct masks *m, uint32_t v)
+{
+	const struct graph *g = m->g;
+
+	for (unsigned depth = 0; depth < MOST_STEPS && g->vals[v].kind == VAL_NODE; depth++) {
+		uint32_t n = g->vals[v].node;
+		const struct arg *x = node_args(g, n);
+		bool both = (g->nodes[n].op == OP_BITWISE_AND || g->nodes[n].op == OP_LOGICAL_AND) && x[0].kind == ARG_VAL && x[1].kind == ARG_VAL;
+		bool first = both && found_of(m, x[0].u.val).orders, second = both && found_of(m, x[1].u.val).orders;
+
+		if (g->nodes[n].op == OP_EXPAND || g->nodes[n].op == OP_ALIAS || g->nodes[n].op == OP_TO || (first && !second))
+			v = x[0].u.val;
+		else if (second && !first)
+			v = x[1].u.val;
+		else
+			break;
+	}
+	return v;
+}
+
+/* A bias that differs from head to head, or would: T5's attention to an encoder has one of zeros. */
+static bool
+is_bias(const struct masks *m, uint32_t v)
+{
+	return masks_slice_back(m, v).foreign || (m->g->vals[v].kind == VAL_NODE && m->g->vals[v].rank == 4 && dim_of(m->g, v, 3) > 1);
+}
+
+/*
+ * where(mask, bias, -inf): the bias itself if the mask is all true; a causal one is the same for every sequence of the batch. A mask of padding that is
+ * chosen by inside of a library's attention would not be there: the library makes a causal one of its own.
+ */
 static void
 simplify_choice(struct masks *m, uint32_t n)
 {
@@ -334,10 +410,13 @@ simplify_choice(struct masks *m, uint32_t n)
 	if (g->vals[x[0].u.val].kind != VAL_NODE && !says_comparison(g, x[0].u.val))
 		return;
 	f = masks_slice_back(m, x[0].u.val);
-	if (f.foreign || f.from_input || !f.compares || !masks_slice_back(m, x[1].u.val).foreign)
+	if (f.foreign || !(f.compares || g->vals[x[0].u.val].dtype == DT_BOOL) || !is_bias(m, x[1].u.val) || (f.from_input && !is_for_attention(g, n)))
 		return;                /* the numbers of a mask, not a bias */
 	if (f.orders) {
-		x[0].u.val = unexpanded(g, x[0].u.val);
+		uint32_t causal = without_padding(m, x[0].u.val);
+
+		m->dropped |= causal != unexpanded(g, x[0].u.val);
+		x[0].u.val = causal;
 		return;
 	}
 	g->nodes[n].op = OP_IDENTITY;

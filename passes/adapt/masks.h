@@ -11,6 +11,7 @@ struct finding {
 	bool compares, chooses;    /* a comparison; a choice between two numbers by it */
 	bool foreign;              /* something that no mask is made of */
 	bool from_input;
+	int64_t chunk;             /* positions are divided by it and rounded down; 0 = they are not */
 	int64_t window;            /* smallest constant that positions are shifted by before a comparison; 0 = none */
 };
 

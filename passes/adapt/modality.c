@@ -1,13 +1,14 @@
 /*
  * modality: vision, audio, language, projector or other, for every parameter and node.
  *
- * Evidence first: an input of whole numbers that an embedding looks up is language; floats that enter a 2-D or 3-D convolution are
- * vision, a 1-D one audio (names decide only where that says nothing). These sources flow through the graph. Where two of them meet,
+ * Evidence first: an input of whole numbers that an embedding looks up is language, unless its name says that it is of pictures or sound; floats that enter a
+ * 2-D or 3-D convolution are vision, a 1-D one audio (names decide only where that says nothing). These sources flow through the graph. Where two of them meet,
  * the merged stream is language if language is in it. A parameter is judged by what flows past it, and by where it stands:
  *
  *   inside a repeated block            what flows through the whole block
  *   before or inside a tower           the tower's modality (a tower: the first blocks of one source, and the largest
  *                                      module around them that nothing else flows through)
+ *   beside a tower of its source       that modality: nothing of what the tower made flows there (a second tower, of frames)
  *   behind a tower, before a meeting   projector
  *   at a meeting without blocks        other (a contrastive model's logit scale)
  */
@@ -30,6 +31,7 @@ struct modality_pass {
 	struct graph *g;
 	uint8_t *mask;             /* per value: sources that flow in it */
 	uint8_t *context;          /* per value without sources: those that it joins */
+	uint8_t *behind;           /* per value: sources through whose tower it came */
 	bool *meets;               /* per value: it later joins another source */
 	uint8_t *scope_mask;       /* per scope: sources past the parameters in it */
 	bool *block;               /* per scope */
@@ -113,13 +115,22 @@ is_float(const struct graph *g, uint32_t v)
 	return dtype_is_float(g->vals[v].dtype);
 }
 
-static bool
-from_whole_input(const struct modality_pass *m, const bool *ids, uint32_t n)
+/* What the inputs of whole numbers are of that node n reads or was made from. */
+static uint8_t
+from_whole_input(const struct modality_pass *m, const uint8_t *ids, uint32_t n)
 {
+	uint8_t found = 0;
+
 	for (struct operands it = operands_of(m->g, n); operand_next(&it);)
-		if (ids[it.val] && !is_float(m->g, it.val))
-			return true;
-	return false;
+		if (!is_float(m->g, it.val))
+			found |= ids[it.val];
+	return found & SRC_LANGUAGE ? SRC_LANGUAGE : found;
+}
+
+static uint8_t
+whole_source(struct str name)
+{
+	return has_hint(name, HINT_VISION) ? SRC_VISION : has_hint(name, HINT_AUDIO) ? SRC_AUDIO : SRC_LANGUAGE;
 }
 
 /* For every value the first convolution that anything made of it reaches; 0 = none. */
@@ -179,20 +190,20 @@ static void
 flow_forward(struct modality_pass *m)
 {
 	struct graph *g = m->g;
-	bool *ids = NEW(m->a->c->a, bool, g->nval);
+	uint8_t *ids = NEW(m->a->c->a, uint8_t, g->nval);
 
 	for (uint32_t i = 0; i < g->ninput; i++)
-		ids[g->inputs[i]] = true;
+		ids[g->inputs[i]] = whole_source(graph_str(g, g->vals[g->inputs[i]].name));
 	for (uint32_t n = 1; n < g->nnode; n++) {
-		bool whole = from_whole_input(m, ids, n);
-		uint8_t mask = whole && weight_of(g, n, LOOKUP) ? SRC_LANGUAGE : 0;
+		uint8_t whole = from_whole_input(m, ids, n);
+		uint8_t mask = weight_of(g, n, LOOKUP) ? whole : 0;
 
 		for (struct operands it = operands_of(g, n); operand_next(&it);)
 			mask |= m->mask[it.val];
 		for (uint32_t k = 0; k < g->nodes[n].nout; k++) {
 			uint32_t v = node_outs(g, n)[k];
 
-			ids[v] = whole && !is_float(g, v);
+			ids[v] = is_float(g, v) ? 0 : whole;
 			m->mask[v] = is_float(g, v) ? mask : 0;
 		}
 		m->all |= mask;
@@ -328,6 +339,41 @@ find_towers(struct modality_pass *m)
 	}
 }
 
+static bool
+in_any_tower(const struct modality_pass *m, uint32_t n, uint8_t source)
+{
+	const struct tower *t = &m->tower[source];
+	uint32_t scope = m->g->nodes[n].scope, block = blocks_outermost(m->g, m->block, scope);
+
+	return t->first && n >= t->first && (block ? in_tower(m, t, block) : inside(m->g, scope, t->module));
+}
+
+static void
+flow_from_towers(struct modality_pass *m)
+{
+	struct graph *g = m->g;
+
+	m->behind = NEW(m->a->c->a, uint8_t, g->nval);
+	for (uint32_t n = 1; n < g->nnode; n++) {
+		uint8_t behind = 0;
+
+		for (uint8_t source = 1; source <= SRC_FLOAT; source = (uint8_t)(source << 1))
+			behind |= in_any_tower(m, n, source) ? source : 0;
+		for (struct operands it = operands_of(g, n); operand_next(&it);)
+			behind |= m->behind[it.val];
+		for (uint32_t k = 0; k < g->nodes[n].nout; k++)
+			m->behind[node_outs(g, n)[k]] = behind;
+	}
+	for (uint32_t n = g->nnode; n-- > 1;) {        /* what has no source goes with what it joins */
+		uint8_t behind = 0;
+
+		for (uint32_t k = 0; k < g->nodes[n].nout; k++)
+			behind |= m->behind[node_outs(g, n)[k]];
+		for (struct operands it = operands_of(g, n); operand_next(&it);)
+			m->behind[it.val] |= m->mask[it.val] ? 0 : behind;
+	}
+}
+
 /* ---- judging --------------------------------------------------------------------------------------------------------- */
 
 static uint8_t
@@ -336,7 +382,14 @@ of_source(uint8_t mask)
 	return mask & SRC_LANGUAGE ? MOD_LANGUAGE : mask == SRC_VISION ? MOD_VISION : mask == SRC_AUDIO ? MOD_AUDIO : MOD_OTHER;
 }
 
-/* Behind the tower's blocks but still in its module: a connector changes the width, or says so by its name. */
+/* A layer of the module's own, not of a head or a stage in it. */
+static bool
+is_own_layer(const struct graph *g, uint32_t scope, uint32_t module)
+{
+	return scope == module || g->scopes[scope].parent == module;
+}
+
+/* Behind the tower's blocks but still in its module: a connector is a layer that changes the width, or says so by its name. */
 static bool
 connects(const struct modality_pass *m, const struct tower *t, uint32_t n)
 {
@@ -345,7 +398,16 @@ connects(const struct modality_pass *m, const struct tower *t, uint32_t n)
 
 	if (n <= t->last || !m->meets[out])
 		return false;
-	return has_hint(path, HINT_PROJECTOR) || (weight_of(m->g, n, PROJECTION) && last_dim(m->g, out) != t->width);
+	return has_hint(path, HINT_PROJECTOR) || (is_own_layer(m->g, m->g->nodes[n].scope, t->module) && weight_of(m->g, n, PROJECTION) && last_dim(m->g, out) != t->width);
+}
+
+/* "visual.deepstack_mergers.0": a repeated block that says so by its name, below the tower's own. */
+static bool
+is_connecting_block(const struct modality_pass *m, const struct tower *t, uint32_t n, uint32_t block)
+{
+	struct str path = scope_path(m->g, block), module = scope_path(m->g, t->module);
+
+	return t->module && str_starts(path, module) && has_hint(str_sub(path, module.n, path.n), HINT_PROJECTOR) && m->meets[node_outs(m->g, n)[0]];
 }
 
 static uint8_t
@@ -357,8 +419,8 @@ judge_pure(const struct modality_pass *m, uint32_t n, uint8_t mask, uint32_t blo
 	if (!t->first)
 		return m->meets[node_outs(m->g, n)[0]] && has_hint(scope_path(m->g, scope), HINT_PROJECTOR) ? MOD_PROJECTOR : of_source(mask);
 	if (block ? in_tower(m, t, block) : inside(m->g, scope, t->module))
-		return !block && connects(m, t, n) ? MOD_PROJECTOR : of_source(mask);
-	if (n < t->first)
+		return (block ? is_connecting_block(m, t, n, block) : connects(m, t, n)) ? MOD_PROJECTOR : of_source(mask);
+	if (n < t->first || !(m->behind[node_outs(m->g, n)[0]] & mask))
 		return of_source(mask);
 	return m->meets[node_outs(m->g, n)[0]] ? MOD_PROJECTOR : of_source(mask);
 }
@@ -495,6 +557,7 @@ pass_modality(struct analysis *a)
 	flow_back(&m);
 	mark_scopes(&m);
 	find_towers(&m);
+	flow_from_towers(&m);
 	judge_params(&m);
 	judge_unused(&m);
 	judge_nodes(&m);
