@@ -120,6 +120,24 @@ position_bias(struct onnx *l, uint32_t v, const char *name)
 	return !table ? FOLD_UNKNOWN : causal ? FOLD_BIAS_CAUSAL : FOLD_BIAS;
 }
 
+/* What makes numbers that are all the same, and buffers of types, which are zeros until somebody gives others. */
+static bool
+makes_one_type(struct str item)
+{
+	static const char *const ops[] = {"zeros", "ones", "full", "zeros_like", "ones_like", "full_like"};
+
+	for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
+		if (str_eq(str_stem(item), str_of(ops[i])))
+			return true;
+	return str_ends(item, S("token_type_ids"));
+}
+
+static bool
+moves_types(struct str item)
+{
+	return str_eq(str_stem(item), S("expand")) || str_eq(str_stem(item), S("slice"));
+}
+
 /*
  * Rows of a table of types ("token_type_embeddings") that was read at zeros or at ones alone. Their number does not show; libraries have two. Tables
  * of positions are read at one place as well, where a model has no positions for a part of its input.
@@ -133,9 +151,9 @@ table_of_types(struct onnx *l, uint32_t v, const char *name, const struct spec *
 	if (!str_eq(str_stem(onnx_str(name)), S("embedding")) || l->g->vals[v].rank < 2 || !full.n || !memmem(full.p, full.n, "type", 4))
 		return FOLD_UNKNOWN;
 	while (onnx_next_item(&list, &item)) {
-		bool same = str_eq(str_stem(item), S("zeros")) || str_eq(str_stem(item), S("ones"));
+		bool same = makes_one_type(item);
 
-		if (!same && !str_eq(item, full) && !is_number_name(item))
+		if (!same && !moves_types(item) && !str_eq(item, full) && !is_number_name(item))
 			return FOLD_UNKNOWN;
 		one |= same;
 	}

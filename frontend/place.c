@@ -16,7 +16,10 @@ place_split_call(struct str path, uint32_t *call)
 	return str_sub(path, 0, (uint32_t)at);
 }
 
-/* Lines `File "f", line 12, in forward`, each followed by its source text, outermost first. */
+/*
+ * Lines `File "f", line 12, in forward`, each followed by its source text, outermost first. What an exporter ran of a region of its own graph, under no_grad
+ * say, stands in no file: `File "<eval_with_key>.3", line 7, in forward`.
+ */
 static bool
 next_frame(struct str *rest, struct str *line_no, struct str *func, struct str *text)
 {
@@ -31,7 +34,7 @@ next_frame(struct str *rest, struct str *line_no, struct str *func, struct str *
 			continue;
 		*line_no = str_sub(s, (uint32_t)(at - s.p) + 8, s.n);
 		comma = str_find(*line_no, ',');
-		if (comma < 0 || !str_cut(rest, '\n', text))
+		if (comma < 0 || !str_cut(rest, '\n', text) || str_starts(s, S("File \"<eval_with_key>")))
 			continue;
 		*func = str_sub(*line_no, (uint32_t)comma + 1, line_no->n);
 		*line_no = str_sub(*line_no, 0, (uint32_t)comma);

@@ -59,6 +59,8 @@ static const struct twin {
 	{"functional.onnx", "functional", 0},                /* a function that is called with what a module holds: no region under no_grad */
 	{"repeated.onnx", "repeated", 12},                 /* a parameter that is repeated over the batch, folded: it is made in front of its reader */
 	{"pictures.onnx", "pictures", 28},                   /* features among tokens, whose conversion is not in the file; a mask that is causal but inside of a picture; a loss called on several lines; positions are not made anew */
+	{"regions.onnx", "regions", 34},                     /* a region under no_grad, whose nodes have stack traces of the exporter's own, and which nothing else tells; indices are saved */
+	{"types.onnx", "types", 18},                         /* a table of types at zeros and at ones, and one at a buffer of zeros; zeros and ones are not made anew */
 	{"equal.onnx", "equal", 0},                        /* a linear layer whose weight and bias are scaled, as StyleGAN's */
 };
 

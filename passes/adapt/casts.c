@@ -451,7 +451,10 @@ wants_fp32(unsigned op)
 	return op == OP_COS || op == OP_SIN || op == OP_EXP || op == OP_LOG || op == OP_POW || op == OP_TO || op == OP_MATMUL || op == OP_EMBEDDING || op == OP_INDEX;
 }
 
-/* What an ONNX exporter computed because it could, zeros for a state, ones for a count, a parameter repeated, the program makes in the dtype of what it meets. */
+/*
+ * What an ONNX exporter computed because it could, zeros for a state, ones for a count, a parameter repeated, the program makes in the dtype of what it meets;
+ * rows and columns of a parameter have the parameters'.
+ */
 static void
 convert_constants(struct casts *k)
 {
@@ -465,7 +468,7 @@ convert_constants(struct casts *k)
 		for (struct operands it = operands_of(g, n); operand_next(&it);)
 			wide[it.val] |= wants_fp32(g->nodes[n].op);
 	for (uint32_t v = 1; v < g->nval; v++) {
-		if (g->vals[v].kind != VAL_CONST || !g->vals[v].rank || g->vals[v].dtype != DT_FP32 || wide[v])
+		if (g->vals[v].kind != VAL_CONST || !g->vals[v].rank || g->vals[v].dtype != DT_FP32 || (wide[v] && !g->vals[v].full))
 			continue;
 		g->vals[v].dtype = (uint8_t)k->a->plan.param_dtype;
 		count++;

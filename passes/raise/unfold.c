@@ -487,6 +487,26 @@ unfold_types(struct unfold *u, uint32_t v, uint32_t p)
 	u->ntypes++;
 }
 
+/* A table that another constant was made of as well: types of words, then of pictures. */
+static void
+share_types(struct unfold *u, uint32_t v)
+{
+	struct graph *g = u->g;
+
+	for (uint32_t p = 1; p < u->nval; p++) {
+		uint32_t ids, n;
+
+		if (g->vals[p].kind != VAL_PARAM || g->vals[p].full != g->vals[v].full || g->vals[p].rank != 2)
+			continue;
+		ids = positions(u, v);
+		n = node_on(u, OP_EMBEDDING, "weight", p, v);
+		*node_arg(g, n, "indices") = arg_val(ids);
+		forget(u, v);
+		u->count--;
+		return;
+	}
+}
+
 static void
 unfold(struct unfold *u, uint32_t v, uint32_t p)
 {
@@ -543,6 +563,8 @@ pass_unfold(struct analysis *a)
 			unfold(&u, v, p);
 		else if (u.user[v] && is_bias(&u, v))
 			share_bias(&u, v);
+		else if (u.user[v] && x->fold == FOLD_TYPES)
+			share_types(&u, v);
 	}
 	if (!u.count)
 		return true;
