@@ -1,7 +1,7 @@
 /*
  * ONNX files: parameters that the signature names and nothing reads, so that the file does not store them. One that differs from others in nothing but a
- * number, "layers.23.norm.weight" from "layers.22.norm.weight" and all the rest, is as large as these if they are all of one size. A library's pooler, which
- * most heads do not read, is a square layer behind the last norm.
+ * number, "layers.23.norm.weight" from "layers.22.norm.weight" and all the rest, is as large as these if they are all of one size. A norm is as wide as
+ * the others of its module, if these are of one width. A library's pooler, which most heads do not read, is a square layer behind the last norm.
  */
 #include "onnx.h"
 
@@ -10,6 +10,7 @@
 #define MOST_NUMBERS 8u            /* in a name, and its length: what is longer is not a model's */
 #define LONGEST_NAME 512u
 #define NORM_WITHIN 64u            /* parameters in front of a pooler */
+#define MOST_NORMS 64u             /* each is looked for among all parameters */
 
 struct alike {
 	uint32_t val;              /* one of them; 0 = none has a size */
@@ -125,55 +126,123 @@ is_unread(const struct onnx *l, const struct spec *s)
 	return !s->buffer && !s->folded && l->g->vals[s->val].kind == VAL_NONE;
 }
 
-/* ---- poolers -------------------------------------------------------------------------------------------------------------- */
+/* ---- norms ---------------------------------------------------------------------------------------------------------------- */
 
-/* "encoder.layers.1.output.LayerNorm.weight" */
+/* "encoder.layers.1.output.LayerNorm" of "encoder.layers.1.output.LayerNorm.weight" */
+static struct str
+module_of(struct str name)
+{
+	uint32_t n = name.n;
+
+	while (n && name.p[n - 1] != '.')
+		n--;
+	return str_sub(name, 0, n ? n - 1 : 0);
+}
+
 static bool
 is_norm(struct str name)
 {
-	for (uint32_t i = 0; name.n <= LONGEST_NAME && i + 5 <= name.n; i++)
-		if ((name.p[i] == 'n' || name.p[i] == 'N') && memcmp(name.p + i + 1, "orm.", 4) == 0)
+	struct str module = module_of(name);
+	uint32_t own = module_of(module).n;
+
+	for (uint32_t i = own; name.n <= LONGEST_NAME && i + 4 <= module.n; i++)
+		if ((module.p[i] == 'n' || module.p[i] == 'N') && memcmp(module.p + i + 1, "orm", 3) == 0)
 			return true;
 	return false;
 }
+
+static bool
+is_vector_of_norm(const struct onnx *l, const struct spec *s, struct str module)
+{
+	struct str name = graph_str(l->g, s->full);
+
+	return !s->buffer && str_starts(name, module) && has_size(l->g, s->val) && l->g->vals[s->val].rank == 1 && is_norm(name);
+}
+
+/* The vector of a norm beside or inside of the module that has this one, if all are of one width; 0 = none, or they differ. */
+static uint32_t
+norm_beside(const struct onnx *l, uint32_t at)
+{
+	struct str module = module_of(module_of(graph_str(l->g, l->spec[at].full)));
+	uint32_t found = 0;
+
+	for (uint32_t i = 1; module.n && i < l->nspec; i++) {
+		if (!is_vector_of_norm(l, &l->spec[i], module))
+			continue;
+		if (found && !same_size(l->g, found, l->spec[i].val))
+			return 0;
+		found = l->spec[i].val;
+	}
+	return found;
+}
+
+static void
+find_norms(struct onnx *l)
+{
+	unsigned n = 0, searched = 0;
+
+	for (uint32_t i = 1; i < l->nspec && searched < MOST_NORMS; i++) {
+		uint32_t like;
+
+		if (!is_unread(l, &l->spec[i]) || !is_norm(graph_str(l->g, l->spec[i].full)))
+			continue;
+		searched++;
+		like = norm_beside(l, i);
+		if (!like)
+			continue;
+		size_as(l->g, &l->spec[i], like);
+		n++;
+	}
+	if (n)
+		graph_note(l->g, "parameters of norms that nothing reads, of which the file has only names, are as wide as the norms beside them (%u)", n);
+}
+
+/* ---- poolers -------------------------------------------------------------------------------------------------------------- */
 
 /* The vector of a norm that the module lists last in front of its pooler; 0 = none. */
 static uint32_t
 norm_before(const struct onnx *l, uint32_t at, struct str module)
 {
-	for (uint32_t i = at; i-- > 1 && at - i <= NORM_WITHIN;) {
-		struct str name = graph_str(l->g, l->spec[i].full);
-
-		if (str_starts(name, module) && !l->spec[i].buffer && has_size(l->g, l->spec[i].val) && l->g->vals[l->spec[i].val].rank == 1 && is_norm(name))
+	for (uint32_t i = at; i-- > 1 && at - i <= NORM_WITHIN;)
+		if (is_vector_of_norm(l, &l->spec[i], module))
 			return l->spec[i].val;
-	}
 	return 0;
+}
+
+/* "bert." of "bert.pooler.dense.weight", or of "bert.pooler.weight"; whether it is one. */
+static bool
+is_pooler(struct str name, struct str *owner)
+{
+	struct str module = module_of(name);
+
+	if (str_ends(module, S(".dense")))
+		module = module_of(module);
+	*owner = str_ends(module, S("pooler")) ? str_sub(module, 0, module.n - 6) : S("");
+	return str_ends(module, S("pooler")) && (str_ends(name, S(".weight")) || str_ends(name, S(".bias")));
 }
 
 static void
 find_poolers(struct onnx *l)
 {
 	unsigned n = 0;
-	bool any = false;
 
 	for (uint32_t i = 1; i < l->nspec; i++) {
-		struct str name = graph_str(l->g, l->spec[i].full);
-		bool weight = str_ends(name, S("pooler.dense.weight"));
+		struct str name = graph_str(l->g, l->spec[i].full), owner;
+		bool weight = str_ends(name, S(".weight"));
 		uint32_t norm;
 		struct sint dim[2];
 
-		if (!is_unread(l, &l->spec[i]) || (!weight && !str_ends(name, S("pooler.dense.bias"))))
+		if (!is_unread(l, &l->spec[i]) || !is_pooler(name, &owner))
 			continue;
-		norm = norm_before(l, i, str_sub(name, 0, name.n - (weight ? 19u : 17u)));
+		norm = norm_before(l, i, owner);
 		if (!norm)
 			continue;
 		dim[0] = dim[1] = val_dims(l->g, norm)[0];
 		size_of(l->g, &l->spec[i], l->g->vals[norm].dtype, weight ? 2 : 1, dim);
-		n += weight;
-		any = true;
+		n++;
 	}
-	if (any)
-		graph_note(l->g, "poolers that nothing reads, of which the file has only names, are square layers as wide as the norm in front of them (%u)", n);
+	if (n)
+		graph_note(l->g, "poolers that nothing reads, of which the file has only names, are square layers as wide as the norm in front of them (parameters: %u)", n);
 }
 
 /* ---- all of it ------------------------------------------------------------------------------------------------------------ */
@@ -199,4 +268,5 @@ onnx_find_alike(struct onnx *l)
 	if (n)
 		graph_note(l->g, "parameters that nothing reads, of which the file has only names, are as large as those that differ from them in a number (%u)", n);
 	find_poolers(l);
+	find_norms(l);
 }

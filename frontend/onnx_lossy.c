@@ -73,7 +73,7 @@ is_target(const struct graph *g, uint32_t n, struct str prefix)
 
 /* ---- BatchNorm --------------------------------------------------------------------------------------------------------- */
 
-static void
+static bool
 find_folded_norms(struct onnx *l)
 {
 	const Onnx__Graph *g = l->m->graph;
@@ -91,6 +91,7 @@ find_folded_norms(struct onnx *l)
 	}
 	if (folded.n)
 		diag(l->c, DIAG_NORM_FOLDED, folded.n, SFMT(folded.first));
+	return folded.n > 0;
 }
 
 /* The exporter writes the inference form, whatever the mode; the FX node says what it was. */
@@ -153,22 +154,48 @@ find_idle_dropout(struct onnx *l)
 
 /* ---- parameters ------------------------------------------------------------------------------------------------------------ */
 
+static bool
+is_missing(const struct onnx *l, uint32_t i)
+{
+	return i < l->nspec && !l->spec[i].buffer && !l->spec[i].folded && l->g->vals[l->spec[i].val].kind == VAL_NONE;
+}
+
+/* "x.weight" and behind it "x.bias": what has two names has one of them only. */
+static bool
+is_layer(const struct onnx *l, uint32_t i)
+{
+	struct str weight = graph_str(l->g, l->spec[i].full), bias;
+
+	if (!is_missing(l, i) || !is_missing(l, i + 1) || !str_ends(weight, S(".weight")))
+		return false;
+	bias = graph_str(l->g, l->spec[i + 1].full);
+	return str_ends(bias, S(".bias")) && str_eq(str_sub(weight, 0, weight.n - 7), str_sub(bias, 0, bias.n - 5));
+}
+
+/* Folded norms are layers, too, and spoken of already. */
 static void
-find_missing_params(struct onnx *l)
+find_missing_params(struct onnx *l, bool folded)
 {
 	struct str names = S("");
+	struct found layers = {0};
 	unsigned n = 0;
 
 	for (uint32_t i = 1; i < l->nspec; i++) {
 		struct str name = graph_str(l->g, l->spec[i].full);
 
-		if (l->spec[i].buffer || l->spec[i].folded || l->g->vals[l->spec[i].val].kind != VAL_NONE)
+		if (!is_missing(l, i))
 			continue;
-		if (n++ < 4)
+		if (!folded && is_layer(l, i)) {
+			count(&layers, str_sub(name, 0, name.n - 7));
+			i++;
+		} else if (n++ < 4) {
 			names = str_fmt(l->c->a, "%.*s%s%.*s", SFMT(names), n > 1 ? ", " : "", SFMT(name));
+		}
 	}
 	if (n > 4)
 		names = str_fmt(l->c->a, "%.*s, ..", SFMT(names));
+	if (layers.n)
+		diag(l->c, DIAG_LAYERS_MISSING, layers.n, SFMT(layers.first));
 	if (n)
 		diag(l->c, DIAG_PARAMS_MISSING, n, SFMT(names));
 }
@@ -176,9 +203,10 @@ find_missing_params(struct onnx *l)
 void
 onnx_report_losses(struct onnx *l)
 {
-	find_folded_norms(l);
+	bool folded = find_folded_norms(l);
+
 	find_inference_norms(l);
 	find_lost_dropout(l);
 	find_idle_dropout(l);
-	find_missing_params(l);
+	find_missing_params(l, folded);
 }

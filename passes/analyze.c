@@ -102,7 +102,7 @@ finish(struct analysis *a, struct report *r)
 	r->values = a->sized + a->guessed + a->unsized;
 	r->lower_bound = a->lower_bound || r->nunknown || a->guessed || a->unsized;
 	for (uint32_t i = 0; i < r->nload_diag; i++)
-		r->lower_bound |= r->load_diags[i].code == DIAG_NORM_FOLDED;       /* bytes are known to be missing */
+		r->lower_bound |= r->load_diags[i].code == DIAG_NORM_FOLDED || r->load_diags[i].code == DIAG_LAYERS_MISSING;       /* bytes are known to be missing */
 	if (r->lower_bound && r->verdict.fits && !a->brief)
 		r->verdict.sure = false;
 	r->diags = a->c->diags;
