@@ -17,19 +17,19 @@ struct unfold {
 	uint32_t nold, nval;
 	uint32_t *behind;          uint32_t behind_cap;
 	uint32_t *user;            /* by value: the first node that reads it */
+	uint32_t *place, *param;   /* by name: the place among the parameters that the frontend kept for it; a parameter */
 	unsigned count;
 	uint32_t bias[MOST_BIASES], bias_full[MOST_BIASES];          /* position biases that were made, and of which parameter */
 	unsigned nbias, nshared, ntypes;
 };
 
-/* The place among the parameters that the frontend kept for it. */
+/* The place that the frontend kept, if no constant has taken it yet. */
 static uint32_t
 parameter(const struct unfold *u, uint32_t full)
 {
-	for (uint32_t v = 1; v < u->nval; v++)
-		if (u->g->vals[v].kind == VAL_NONE && u->g->vals[v].name == full)
-			return v;
-	return 0;
+	uint32_t v = u->place[full];
+
+	return u->g->vals[v].kind == VAL_NONE ? v : 0;
 }
 
 static uint32_t
@@ -492,19 +492,15 @@ static void
 share_types(struct unfold *u, uint32_t v)
 {
 	struct graph *g = u->g;
+	uint32_t full = g->vals[v].full, p = u->param[full] ? u->param[full] : u->place[full], ids, n;
 
-	for (uint32_t p = 1; p < u->nval; p++) {
-		uint32_t ids, n;
-
-		if (g->vals[p].kind != VAL_PARAM || g->vals[p].full != g->vals[v].full || g->vals[p].rank != 2)
-			continue;
-		ids = positions(u, v);
-		n = node_on(u, OP_EMBEDDING, "weight", p, v);
-		*node_arg(g, n, "indices") = arg_val(ids);
-		forget(u, v);
-		u->count--;
+	if (g->vals[p].kind != VAL_PARAM || g->vals[p].rank != 2)
 		return;
-	}
+	ids = positions(u, v);
+	n = node_on(u, OP_EMBEDDING, "weight", p, v);
+	*node_arg(g, n, "indices") = arg_val(ids);
+	forget(u, v);
+	u->count--;
 }
 
 static void
@@ -537,6 +533,21 @@ unfold(struct unfold *u, uint32_t v, uint32_t p)
 }
 
 static void
+index_names(struct unfold *u)
+{
+	uint32_t names = strtab_count(u->g->names) + 1u;
+
+	u->place = NEW(u->a->c->a, uint32_t, names);
+	u->param = NEW(u->a->c->a, uint32_t, names);
+	for (uint32_t v = u->nval; v-- > 1;) {
+		if (u->g->vals[v].kind == VAL_NONE)
+			u->place[u->g->vals[v].name] = v;
+		else if (u->g->vals[v].kind == VAL_PARAM)
+			u->param[u->g->vals[v].full] = v;
+	}
+}
+
+static void
 find_users(struct unfold *u)
 {
 	u->user = NEW(u->a->c->a, uint32_t, u->nval);
@@ -556,8 +567,10 @@ pass_unfold(struct analysis *a)
 
 		if (x->kind != VAL_CONST || !(x->flags & VF_TRAINABLE) || (!x->rank && x->fold == FOLD_UNKNOWN) || x->rank > MAX_RANK)
 			continue;
-		if (!u.user)
+		if (!u.user) {
 			find_users(&u);
+			index_names(&u);
+		}
 		p = u.user[v] ? parameter(&u, x->full) : 0;
 		if (p)
 			unfold(&u, v, p);
