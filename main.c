@@ -413,7 +413,7 @@ static const struct command commands[] = {
 	{"advise", "MODEL", "what to change so that it fits a --budget or a --device, best first", run_advise, mc_sweep_has_format, MUST_JUDGE, 0, NULL},
 	{"inspect", "MODEL", "say what the file holds, without training it", run_inspect, mc_has_format, NO_VERDICT, 0, NULL},
 	{"annotate", "MODEL", "the ONNX model again with the analysis in its metadata, to -o OUT.onnx", run_annotate, mc_has_format, NO_VERDICT, 0, NULL},
-	{"diff", "A B", "what grew between two reports (JSON), two models, or a model and two recipes", run_diff, mc_diff_has_format, NO_VERDICT, 2, "diff takes two reports, two models, or a model and two recipes; there is none"},
+	{"diff", "A B", "what grew between two reports (JSON), two models, or a model and two recipes: exit code 0 if nothing differs", run_diff, mc_diff_has_format, NO_VERDICT, 2, "diff takes two reports, two models, or a model and two recipes; there is none"},
 	{"compare", "MODEL", "the prediction beside a --measured snapshot of PyTorch's allocator", run_compare, mc_diff_has_format, NO_VERDICT, 0, "compare takes a model and --measured SNAPSHOT.pickle; there is no model"},
 	{"events", "MODEL", "list every allocation and release of the two simulated steps", run_events, is_events, NO_VERDICT, 0, NULL},
 };
