@@ -1,7 +1,7 @@
 /*
  * The command line, over memcrest.h alone.
  *
- * Reports go to standard output (or -o FILE, which appears whole or not at all), everything else to standard error. Exit codes:
+ * Reports go to standard output (or -o FILE, which appears whole or not at all; -o - is standard output), everything else to standard error. Exit codes:
  * 0 done, 1 the answer is no, 2 wrong usage or unusable input, 3 the answer is only a lower bound.
  */
 #include "cli.h"
@@ -214,16 +214,16 @@ write_named(const struct cli *c, struct result r)
 int
 write_output(struct cli *c, struct result r)
 {
-	bool ok;
+	bool named = c->output && strcmp(c->output, "-") != 0, ok;
 
 	if (!c->output && (strcmp(c->format, "text") == 0 || strcmp(c->format, "events") == 0))
 		pager_open(c);
 	say_time(c, NULL);
-	ok = c->output ? write_named(c, r) : write_to(c, r, stdout);
+	ok = named ? write_named(c, r) : write_to(c, r, stdout);
 	say_time(c, "writing");
 	if (ok || (c->pager && errno == EPIPE))
 		return EXIT_DONE;
-	fprintf(stderr, "memcrest: writing %s failed: %s\n", c->output ? c->output : "the report", strerror(errno));
+	fprintf(stderr, "memcrest: writing %s failed: %s\n", named ? c->output : "the report", strerror(errno));
 	return EXIT_BAD;
 }
 
