@@ -243,7 +243,7 @@ yaml(void **state)
 		const char *text, *why;
 	} bad[] = {
 		{"a: &x 1\n", "line 1: anchors"}, {"a:\n  b: &x {c: 1}\n", "line 2: anchors"}, {"a: [&x [1]]\n", "anchors"}, {"a: *x\n", "anchors"}, {"? *x\n: 1\n", "a plain word"},
-		{"a: !!str 1\n", "tags"}, {"a: !x [1]\n", "tags"}, {"!x {a: 1}\n", "tags"}, {"a: 1\n---\nb: 2\n", "line 2: another document"}, {"a: 1\nb: 2\na: 3\n", "line 3: a name stands twice"},
+		{"a: {b: 1}\n<<: {c: 1}\n", "line 2: merge keys"}, {"a:\n  <<: [{c: 1}]\n", "line 2: merge keys"}, {"a: !!str 1\n", "tags"}, {"a: !x [1]\n", "tags"}, {"!x {a: 1}\n", "tags"}, {"a: 1\n---\nb: 2\n", "line 2: another document"}, {"a: 1\nb: 2\na: 3\n", "line 3: a name stands twice"},
 		{"? [a]\n: 1\n", "a plain word"}, {"&x a: 1\n", "a plain word"}, {"a: \"\\0\"\n", "a NUL"}, {"a: 1\n   b: 2\n", "line 2"}, {"  a: 1\nb: 2\n", "line 2"}, {"a: [1\n", "line 2"},
 		{"a: 1\nb: \xff\n", "line 2"}, {"a: \"\\q\"\n", "line 1"}, {"%YAML 9.0\n---\na: 1\n", "line 1"}, {"[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]", "too deep"},
 	};
@@ -266,6 +266,7 @@ yaml(void **state)
 	assert_string_equal(json_get_str(j, "l").p, "block\n");
 	assert_string_equal(json_get_str(j, "m").p, "NO");
 	assert_int_equal(yaml_read(c, S("# nothing\n"))->n, 0);
+	assert_int_equal(json_get_int(yaml_read(c, S("'<<': 3\n")), "<<", 0), 3);
 	assert_int_equal(json_array_size(yaml_read(c, S("[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]"))), 1);
 	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
 		refuses(str_of(bad[i].text), bad[i].why);
