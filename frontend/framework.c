@@ -36,6 +36,12 @@ framework_by_name(struct str name)
 	return FILE_NONE;
 }
 
+const char *
+framework_name(unsigned file)
+{
+	return names[file];
+}
+
 /* "a.b" in a tree */
 static const json_t *
 at(const json_t *j, const char *path)
@@ -85,6 +91,21 @@ agrees(struct applying *p, const struct from *row, const json_t *value)
 	return conflict(p, row, a, str_fmt(p->c->a, "%s of the training arguments", row->match), b);
 }
 
+/* Of theirs=ours|.. what a file may say, for people. */
+static struct str
+may_say(struct arena *a, const char *values)
+{
+	struct str rest = str_of(values), entry, out = S("");
+
+	while (str_cut(&rest, '|', &entry)) {
+		uint32_t eq = (uint32_t)str_find(entry, '=');
+
+		if (eq && !str_eq(str_sub(entry, 0, eq), S("*")) && !str_eq(str_sub(entry, eq + 1, entry.n), S("!")))
+			out = str_fmt(a, "%.*s%s%.*s", SFMT(out), out.n ? ", " : "", SFMT(str_sub(entry, 0, eq)));
+	}
+	return out;
+}
+
 /* theirs=ours|..; false: not allowed, reported. *out is empty: nothing is set */
 static bool
 translate(struct applying *p, const struct from *row, struct str text, struct str *out)
@@ -102,7 +123,7 @@ translate(struct applying *p, const struct from *row, struct str text, struct st
 			return diag(p->c, DIAG_NOT_MODELLED, row->path, SFMT(text));
 		return true;
 	}
-	return diag(p->c, DIAG_BAD_VALUE, row->path, SFMT(text), row->values);
+	return diag(p->c, DIAG_BAD_VALUE, row->path, SFMT(text), may_say(p->c->a, row->values).p);
 }
 
 static bool

@@ -220,6 +220,33 @@ contradictions(void **state)
 	}
 }
 
+/* Messages that name what is allowed, in words and not as the table has it; and a kind of file that there is none of. */
+static void
+allowed_values(void **state)
+{
+	static const struct {
+		const char *kind, *text, *message;
+	} table[] = {
+		{"deepspeed", "{\"zero_optimization\": {\"stage\": 4}}", "zero_optimization.stage: 4 is not allowed; allowed: 1, 2, 3"},
+		{"peft", "{\"peft_type\": \"IA3\"}", "peft_type: IA3 is not allowed; allowed: LORA"},
+		{"accelerate", "mixed_precision: int8\n", "mixed_precision: int8 is not allowed; allowed: no, false, bf16, fp16, NO, BF16, FP16"},
+		{"accelerated", "", "kind of file: accelerated is not allowed; allowed: training-args, accelerate, peft, deepspeed"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+		mc_recipe *r = mc_recipe_new();
+		mc_diagnostic d = {"", "", "", 0};
+
+		assert_int_equal(give(r, table[i].kind, table[i].text), MC_BAD_INPUT);
+		assert_int_equal(mc_recipe_diagnostics(r, &d, 1), 1);
+		assert_string_equal(d.code, "E102");
+		assert_string_equal(d.message, table[i].message);
+		assert_int_equal(mc_recipe_set(r, "optimizer", "sgd"), MC_OK);
+		mc_recipe_free(r);
+	}
+}
+
 static void
 refuses(struct str text, const char *why)
 {
@@ -370,7 +397,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(training_arguments), cmocka_unit_test(deepspeed_auto), cmocka_unit_test(deepspeed_alone), cmocka_unit_test(adapters), cmocka_unit_test(accelerate),
-		cmocka_unit_test(user_counts_more), cmocka_unit_test(what_may_stand), cmocka_unit_test(contradictions), cmocka_unit_test(yaml), cmocka_unit_test(large_yaml), cmocka_unit_test(as_written), cmocka_unit_test(other_files), cmocka_unit_test(not_modelled),
+		cmocka_unit_test(user_counts_more), cmocka_unit_test(what_may_stand), cmocka_unit_test(contradictions), cmocka_unit_test(allowed_values), cmocka_unit_test(yaml), cmocka_unit_test(large_yaml), cmocka_unit_test(as_written), cmocka_unit_test(other_files), cmocka_unit_test(not_modelled),
 	};
 
 	return cmocka_run_group_tests_name("framework", tests, NULL, NULL);
