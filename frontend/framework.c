@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum how { COPY, MAP, REFINE, REFUSE, ELSEWHERE };
+enum how { COPY, MAP, REFINE, REFUSE, IGNORE, ELSEWHERE };
 
 static const struct from {
 	uint8_t file, how;
@@ -61,6 +61,13 @@ is_off(const json_t *j)
 	if (!j || json_is_null(j) || json_is_false(j) || ((json_is_array(j) || json_is_object(j)) && !j->n))
 		return true;
 	return (json_is_integer(j) && json_integer_value(j) <= 1) || (json_is_string(j) && (!s.n || str_eq(s, S("none")) || str_eq(s, S("None"))));
+}
+
+/* 1, which is off for a number of ranks or pieces, is not for a factor. */
+static bool
+is_nothing(const json_t *j)
+{
+	return json_is_integer(j) || json_is_real(j) ? json_number_value(j) == 0 : is_off(j);
 }
 
 static bool
@@ -207,6 +214,11 @@ set(struct applying *p, const struct from *row, const json_t *value)
 
 	if (row->how == ELSEWHERE)
 		return note_elsewhere(p, row, value);
+	if (row->how == IGNORE) {
+		if (!is_nothing(value))
+			p->ignored = str_list(p->c->a, p->ignored, "%s (%s)", row->path, row->values);
+		return true;
+	}
 	if (!agrees(p, row, value))
 		return false;
 	if (is_auto(value)) {
@@ -223,7 +235,7 @@ set(struct applying *p, const struct from *row, const json_t *value)
 	if ((row->how == MAP || row->how == REFINE) && !translate(p, row, text, &text))
 		return false;
 	if (row->how == REFUSE)
-		return is_off(value) || diag(p->c, DIAG_NOT_MODELLED, row->path, SFMT(text));
+		return is_off(value) || is_nothing(value) || diag(p->c, DIAG_NOT_MODELLED, row->path, SFMT(text));
 	if (!text.n || !*row->key)
 		return true;
 	return strcmp(row->key, "batch") == 0 ? set_batch(p, row, text) : set_key(p, row, value, text);
@@ -329,10 +341,26 @@ forget(struct recipe *r)
 	r->nnote = 0;
 }
 
+/* Training arguments that were given DeepSpeed's settings as an object hold its whole file, which counts unless one is given by itself. */
+static bool
+read_inner(struct ctx *c, struct recipe *r, unsigned file, const json_t *before)
+{
+	const json_t *j = at(r->files[FILE_TRAINING], "deepspeed");
+
+	if (r->files[FILE_DEEPSPEED] == before)
+		r->files[FILE_DEEPSPEED] = NULL;
+	if (file != FILE_TRAINING || r->files[FILE_DEEPSPEED] || !json_is_object(j) || !j->n)
+		return true;
+	r->files[FILE_DEEPSPEED] = j;
+	r->file_names[FILE_DEEPSPEED] = str_fmt(c->a, "%.*s, deepspeed", SFMT(r->file_names[FILE_TRAINING]));
+	return said_once(c, j, 0);
+}
+
 bool
 framework_read(struct ctx *c, struct recipe *r, unsigned file, struct str text, struct str name)
 {
 	struct str start = str_trim(text);
+	const json_t *before;
 	json_t *j = file == FILE_ACCELERATE && !str_starts(start, S("{")) ? yaml_read(c, text) : json_read(c, text);
 
 	if (!j)
@@ -341,8 +369,11 @@ framework_read(struct ctx *c, struct recipe *r, unsigned file, struct str text, 
 		return diag(c, DIAG_JSON_FIELD, SFMT(name), "an object");
 	if (!said_once(c, j, 0))
 		return false;
+	before = file == FILE_TRAINING ? at(r->files[file], "deepspeed") : NULL;
 	r->files[file] = j;
 	r->file_names[file] = str_copy(c->a, name);
+	if (!read_inner(c, r, file, before))
+		return false;
 	forget(r);
 	for (unsigned i = FILE_NONE + 1; i < FILE_COUNT; i++)
 		if (r->files[i] && !apply(c, r, i))

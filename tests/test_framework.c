@@ -367,6 +367,48 @@ other_files(void **state)
 	mc_recipe_free(r);
 }
 
+/* Trainer takes DeepSpeed's settings as an object, too; a file given by itself counts more, before and behind it. */
+static void
+file_in_a_file(void **state)
+{
+	static const char args[] = "{\"per_device_train_batch_size\": 4, \"bf16\": true, \"deepspeed\": {\"bf16\": {\"enabled\": \"auto\"}, \"zero_optimization\": {\"stage\": 3, \"sub_group_size\": 1e6}}}";
+
+	(void)state;
+	for (unsigned own = 0; own < 3; own++) {
+		mc_recipe *r = mc_recipe_new();
+
+		if (own == 1)
+			assert_int_equal(give(r, "deepspeed", "{\"zero_optimization\": {\"stage\": 2}}"), MC_OK);
+		assert_int_equal(give(r, "training-args", args), MC_OK);
+		if (own == 2)
+			assert_int_equal(give(r, "deepspeed", "{\"zero_optimization\": {\"stage\": 2}}"), MC_OK);
+		assert_false(notes(r, "another file"));
+		expect(r, "parallel.strategy", own ? "zero2" : "zero3");
+		expect(r, "precision", own ? "bf16-mixed" : "bf16");
+		assert_int_equal(notes(r, "training-args, deepspeed set"), !own);
+		assert_int_equal(give(r, "training-args", "{\"bf16\": true}"), MC_OK);
+		expect(r, "parallel.strategy", own ? "zero2" : "none");
+		expect(r, "precision", "bf16-mixed");
+		mc_recipe_free(r);
+	}
+}
+
+/* What changes no peak says why. */
+static void
+ignored_with_a_reason(void **state)
+{
+	mc_recipe *r = mc_recipe_new();
+
+	(void)state;
+	assert_int_equal(give(r, "training-args", "{\"auto_find_batch_size\": true, \"neftune_noise_alpha\": 1, \"label_smoothing_factor\": 0.0}"), MC_OK);
+	assert_true(notes(r, "auto_find_batch_size (what is predicted is the batch that is tried first)"));
+	assert_true(notes(r, "neftune_noise_alpha (its noise"));
+	assert_false(notes(r, "label_smoothing"));
+	assert_int_equal(give(r, "training-args", "{\"auto_find_batch_size\": false, \"neftune_noise_alpha\": null, \"label_smoothing_factor\": 0}"), MC_OK);
+	assert_true(notes(r, "it also has nothing"));
+	mc_recipe_free(r);
+}
+
 /* What changes memory and is not modelled is refused, not listed among what is ignored. */
 static void
 not_modelled(void **state)
@@ -376,6 +418,8 @@ not_modelled(void **state)
 	} files[] = {
 		{"peft", "{\"peft_type\": \"LORA\", \"layer_replication\": [[0, 2], [1, 2]]}"}, {"deepspeed", "{\"zero_optimization\": {\"stage\": 3, \"mics_shard_size\": 4}}"},
 		{"deepspeed", "{\"torch_autocast\": {\"enabled\": true}}"}, {"deepspeed", "{\"tensor_parallel\": {\"autotp_size\": 2}}"}, {"training-args", "{\"fsdp\": [\"hybrid_shard\"]}"},
+		{"training-args", "{\"label_smoothing_factor\": 0.1}"}, {"training-args", "{\"deepspeed\": {\"amp\": {\"enabled\": true}}}"},
+		{"training-args", "{\"deepspeed\": {\"fp16\": {}, \"fp16\": {}}}"},
 		{"accelerate", "mixed_precision: FP8\n"}, {"deepspeed", "{\"amp\": {\"enabled\": true}}"}, {"accelerate", "dynamo_config:\n  dynamo_backend: INDUCTOR\n"},
 		{"accelerate", "parallelism_config:\n  parallelism_config_tp_size: 2\n"},
 	};
@@ -397,7 +441,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(training_arguments), cmocka_unit_test(deepspeed_auto), cmocka_unit_test(deepspeed_alone), cmocka_unit_test(adapters), cmocka_unit_test(accelerate),
-		cmocka_unit_test(user_counts_more), cmocka_unit_test(what_may_stand), cmocka_unit_test(contradictions), cmocka_unit_test(allowed_values), cmocka_unit_test(yaml), cmocka_unit_test(large_yaml), cmocka_unit_test(as_written), cmocka_unit_test(other_files), cmocka_unit_test(not_modelled),
+		cmocka_unit_test(user_counts_more), cmocka_unit_test(what_may_stand), cmocka_unit_test(contradictions), cmocka_unit_test(allowed_values), cmocka_unit_test(yaml), cmocka_unit_test(large_yaml), cmocka_unit_test(as_written), cmocka_unit_test(other_files), cmocka_unit_test(file_in_a_file), cmocka_unit_test(ignored_with_a_reason), cmocka_unit_test(not_modelled),
 	};
 
 	return cmocka_run_group_tests_name("framework", tests, NULL, NULL);
