@@ -282,6 +282,29 @@ check_total(struct applying *p)
 	    (long long)total, (long long)one, (long long)turns).p);
 }
 
+/* DeepSpeed makes up how many micro-batches there are when it knows how many ranks: when nobody changes the recipe any more. */
+bool
+framework_accumulation(struct ctx *c, struct recipe *r, struct str *how)
+{
+	const json_t *j = r->files[FILE_DEEPSPEED], *turns = json_object_get(j, "gradient_accumulation_steps"), *micro = json_object_get(j, "train_micro_batch_size_per_gpu");
+	int64_t total = json_get_int(j, "train_batch_size", 0), ranks = r->v[RK_PARALLEL_DP].i, one = 0;
+
+	for (uint32_t i = 0; i < r->ndim; i++)
+		if (str_eq(r->dims[i].name, S("batch")))
+			one = r->dims[i].value;
+	if (total <= 0 || one <= 0 || r->v[RK_GRAD_ACCUM].set || (turns && !json_is_null(turns)) || !micro || json_is_null(micro))
+		return true;
+	if (total % one || total / one % ranks)
+		return diag(c, DIAG_RECIPE_CONFLICT, str_fmt(c->a, "%.*s: train_batch_size = %lld is no multiple of a micro-batch of %lld on each of %lld ranks (parallel.dp)",
+		    SFMT(r->file_names[FILE_DEEPSPEED]), (long long)total, (long long)one, (long long)ranks).p);
+	*how = str_fmt(c->a, "%lld", (long long)(total / one / ranks));
+	if (!recipe_set_text(c, r, RK_GRAD_ACCUM, *how))
+		return false;
+	*how = str_fmt(c->a, "%.*s: grad_accum = %.*s, which is train_batch_size = %lld over micro-batches of %lld on each of %lld ranks (parallel.dp)", SFMT(r->file_names[FILE_DEEPSPEED]), SFMT(*how),
+	    (long long)total, (long long)one, (long long)ranks);
+	return true;
+}
+
 /* As deep as rows go. */
 static bool
 said_once(struct ctx *c, const json_t *j, unsigned depth)

@@ -60,5 +60,6 @@ unsigned framework_by_name(struct str name);                     /* enum framewo
 const char *framework_name(unsigned file);
 bool names_are_unique(struct ctx *, const json_t *object);       /* false: reported */
 bool framework_read(struct ctx *, struct recipe *, unsigned file, struct str text, struct str name);
+bool framework_accumulation(struct ctx *, struct recipe *, struct str *how);     /* grad_accum that follows from the batch and the ranks; how stays if it does not */
 
 #endif

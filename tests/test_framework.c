@@ -184,6 +184,41 @@ what_may_stand(void **state)
 	mc_recipe_free(r);
 }
 
+/* DeepSpeed's sum, which the ranks belong to: 64 in micro-batches of 4 are 16 turns on one rank, 4 on each of four; a size that somebody else gives counts. */
+static void
+derived_accumulation(void **state)
+{
+	static const char ds[] = "{\"train_batch_size\": 64, \"train_micro_batch_size_per_gpu\": 4, \"zero_optimization\": {\"stage\": 2}}";
+	static const struct {
+		const char *file, *key, *value, *dp;
+		int64_t turns, batch;      /* 0: refused */
+	} table[] = {
+		{ds, "optimizer", "sgd", "1", 16, 0}, {ds, "optimizer", "sgd", "4", 4, 0}, {ds, "grad_accum", "2", "4", 2, 0}, {ds, "optimizer", "sgd", "4", 2, 8}, {ds, "optimizer", "sgd", "3", 0, 0},
+		{"{\"train_batch_size\": 64, \"train_micro_batch_size_per_gpu\": 4, \"gradient_accumulation_steps\": 2}", "optimizer", "sgd", "1", 2, 0},
+		{"{\"train_batch_size\": 64}", "optimizer", "sgd", "1", 1, 4}, {"{\"train_batch_size\": \"auto\", \"train_micro_batch_size_per_gpu\": 4}", "optimizer", "sgd", "1", 1, 0},
+	};
+	mc_model *m;
+
+	(void)state;
+	assert_int_equal(mc_load_path("fixtures/models/mlp.pt2", NULL, &m), MC_OK);
+	for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+		mc_recipe *r = mc_recipe_new();
+		mc_report *rep = NULL;
+
+		assert_int_equal(give(r, "deepspeed", table[i].file), MC_OK);
+		assert_int_equal(mc_recipe_set(r, table[i].key, table[i].value), MC_OK);
+		assert_int_equal(mc_recipe_set(r, "parallel.dp", table[i].dp), MC_OK);
+		if (table[i].batch)
+			assert_int_equal(mc_recipe_set_dim(r, "batch", table[i].batch), MC_OK);
+		assert_int_equal(mc_analyze(m, r, NULL, &rep), table[i].turns ? MC_OK : MC_BAD_INPUT);
+		if (table[i].turns)
+			assert_int_equal(rep->r.r->v[RK_GRAD_ACCUM].i, table[i].turns);
+		mc_report_free(rep);
+		mc_recipe_free(r);
+	}
+	mc_model_free(m);
+}
+
 static void
 contradictions(void **state)
 {
@@ -441,7 +476,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(training_arguments), cmocka_unit_test(deepspeed_auto), cmocka_unit_test(deepspeed_alone), cmocka_unit_test(adapters), cmocka_unit_test(accelerate),
-		cmocka_unit_test(user_counts_more), cmocka_unit_test(what_may_stand), cmocka_unit_test(contradictions), cmocka_unit_test(allowed_values), cmocka_unit_test(yaml), cmocka_unit_test(large_yaml), cmocka_unit_test(as_written), cmocka_unit_test(other_files), cmocka_unit_test(file_in_a_file), cmocka_unit_test(ignored_with_a_reason), cmocka_unit_test(not_modelled),
+		cmocka_unit_test(user_counts_more), cmocka_unit_test(what_may_stand), cmocka_unit_test(derived_accumulation), cmocka_unit_test(contradictions), cmocka_unit_test(allowed_values), cmocka_unit_test(yaml), cmocka_unit_test(large_yaml), cmocka_unit_test(as_written), cmocka_unit_test(other_files), cmocka_unit_test(file_in_a_file), cmocka_unit_test(ignored_with_a_reason), cmocka_unit_test(not_modelled),
 	};
 
 	return cmocka_run_group_tests_name("framework", tests, NULL, NULL);
