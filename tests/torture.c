@@ -1,7 +1,8 @@
 /*
  * torture FILE..: every allocation of a run fails in turn: once that one alone, once it and all behind it. The run must end with a status and
  * give everything back; one that says it went well must have the numbers of the run in which nothing failed. The first file is run with some
- * recipes more, whose passes the others do not reach. Then the same for writing the report of the first and of the last file in every format, what is written of two reports, and inspect, sweep and advise. A line that a library prints is a failure, too.
+ * recipes more, whose passes the others do not reach. Then the same for writing the report of the first and of the last file in every format, what
+ * is written of two reports, and inspect, sweep and advise. A line that a library prints is a failure, too.
  *
  * malloc and its kin are this program's own, in front of the C library's, so that the libraries underneath are tortured, too. What memcrest itself asked
  * for may never be left; of two libraries one or two blocks may.
