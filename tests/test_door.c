@@ -2,6 +2,7 @@
 #include "test.h"
 
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
