@@ -207,6 +207,7 @@ python_tests: all
 # Paths may have blanks.
 D = $(DESTDIR)$(PREFIX)
 DL = $(DESTDIR)$(LIBDIR)
+SCHEMAS = $(sort $(wildcard schema/*.schema.json))
 install: all docs
 	install -D -m 755 build/memcrest "$(D)/bin/memcrest"
 	install -D -m 644 memcrest.h "$(D)/include/memcrest.h"
@@ -219,13 +220,14 @@ install: all docs
 	install -D -m 644 build/docs/memcrest.bash "$(D)/share/bash-completion/completions/memcrest"
 	install -D -m 644 build/docs/memcrest.zsh "$(D)/share/zsh/site-functions/_memcrest"
 	install -D -m 644 build/docs/memcrest.fish "$(D)/share/fish/vendor_completions.d/memcrest.fish"
-	install -D -m 644 schema/report-1.schema.json "$(D)/share/memcrest/report-1.schema.json"
+	install -m 644 $(SCHEMAS) "$(D)/share/memcrest"
 	sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' packaging/memcrest.pc.in >"$(DL)/pkgconfig/memcrest.pc"
 
 uninstall:
 	rm -f "$(D)/bin/memcrest" "$(D)/include/memcrest.h" "$(DL)/libmemcrest.a" "$(DL)/libmemcrest.so" "$(DL)/libmemcrest.so.0" "$(DL)/pkgconfig/memcrest.pc" \
 		"$(D)/share/man/man1/memcrest.1" "$(D)/share/bash-completion/completions/memcrest" "$(D)/share/zsh/site-functions/_memcrest" \
-		"$(D)/share/fish/vendor_completions.d/memcrest.fish" "$(D)/share/memcrest/report.xsd" "$(D)/share/memcrest/report-1.schema.json"
+		"$(D)/share/fish/vendor_completions.d/memcrest.fish" "$(D)/share/memcrest/report.xsd" \
+		$(patsubst schema/%,"$(D)/share/memcrest/%",$(SCHEMAS))
 	-rmdir "$(D)/share/memcrest" 2>/dev/null || true
 
 clean:

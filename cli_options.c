@@ -453,7 +453,7 @@ print_help(struct cli *c, const struct command *commands, size_t n)
 	    "  --program NAME         which program of a .pt2 archive that holds several\n"
 	    "  -f, --format NAME      text (default), json, ... (memcrest --list-formats)\n"
 	    "  --depth N              dot: modules of that depth are one node each\n"
-	    "  -o, --output FILE      instead of standard output\n"
+	    "  -o, --output FILE      instead of standard output, which - is\n"
 	    "  --allow-incomplete     exit 0 even if the answer is only a lower bound, or may or may not fit\n"
 	    "  --budget 80GiB         check, sweep, advise: what PyTorch's allocator may take; with --device or --calibrate context, the whole process\n"
 	    "  --device NAME          the card, whose memory is the budget (--list-devices)\n"

@@ -1,7 +1,7 @@
 /*
  * The command line, over memcrest.h alone.
  *
- * Reports go to standard output (or -o FILE, which appears whole or not at all), everything else to standard error. Exit codes:
+ * Reports go to standard output (or -o FILE, which appears whole or not at all; -o - is standard output), everything else to standard error. Exit codes:
  * 0 done, 1 the answer is no, 2 wrong usage or unusable input, 3 the answer is only a lower bound.
  */
 #include "cli.h"
@@ -214,16 +214,16 @@ write_named(const struct cli *c, struct result r)
 int
 write_output(struct cli *c, struct result r)
 {
-	bool ok;
+	bool named = c->output && strcmp(c->output, "-") != 0, ok;
 
 	if (!c->output && (strcmp(c->format, "text") == 0 || strcmp(c->format, "events") == 0))
 		pager_open(c);
 	say_time(c, NULL);
-	ok = c->output ? write_named(c, r) : write_to(c, r, stdout);
+	ok = named ? write_named(c, r) : write_to(c, r, stdout);
 	say_time(c, "writing");
 	if (ok || (c->pager && errno == EPIPE))
 		return EXIT_DONE;
-	fprintf(stderr, "memcrest: writing %s failed: %s\n", c->output ? c->output : "the report", strerror(errno));
+	fprintf(stderr, "memcrest: writing %s failed: %s\n", named ? c->output : "the report", strerror(errno));
 	return EXIT_BAD;
 }
 
@@ -413,7 +413,7 @@ static const struct command commands[] = {
 	{"advise", "MODEL", "what to change so that it fits a --budget or a --device, best first", run_advise, mc_sweep_has_format, MUST_JUDGE, 0, NULL},
 	{"inspect", "MODEL", "say what the file holds, without training it", run_inspect, mc_has_format, NO_VERDICT, 0, NULL},
 	{"annotate", "MODEL", "the ONNX model again with the analysis in its metadata, to -o OUT.onnx", run_annotate, mc_has_format, NO_VERDICT, 0, NULL},
-	{"diff", "A B", "what grew between two reports (JSON), two models, or a model and two recipes", run_diff, mc_diff_has_format, NO_VERDICT, 2, "diff takes two reports, two models, or a model and two recipes; there is none"},
+	{"diff", "A B", "what grew between two reports (JSON), two models, or a model and two recipes: exit code 0 if nothing differs", run_diff, mc_diff_has_format, NO_VERDICT, 2, "diff takes two reports, two models, or a model and two recipes; there is none"},
 	{"compare", "MODEL", "the prediction beside a --measured snapshot of PyTorch's allocator", run_compare, mc_diff_has_format, NO_VERDICT, 0, "compare takes a model and --measured SNAPSHOT.pickle; there is no model"},
 	{"events", "MODEL", "list every allocation and release of the two simulated steps", run_events, is_events, NO_VERDICT, 0, NULL},
 };

@@ -167,7 +167,7 @@ MC_API mc_status mc_annotate(const mc_model *, const mc_report *, mc_write_fn *,
 /* What grew between two reports in JSON, or between a measurement (pickle of torch.cuda.memory._snapshot()) and a prediction. Free *out even on failure. */
 MC_API mc_status mc_diff_reports(const char *a, size_t na, const char *name_a, const char *b, size_t nb, const char *name_b, mc_diff **out);
 MC_API mc_status mc_diff_measured(const mc_report *, const void *pickle, size_t n, const char *name, mc_diff **out);
-MC_API int mc_diff_same(const mc_diff *);
+MC_API int mc_diff_same(const mc_diff *);                             /* 1: all numbers, and what both recipes have; a key that one report lacks does not count */
 MC_API double mc_diff_error(const mc_diff *);                        /* of the peak: 0.02 = the second is 2 % above the first */
 MC_API mc_status mc_diff_write(const mc_diff *, const char *format, mc_write_fn *, void *user);     /* "text", "md", "html", "json" */
 MC_API int mc_diff_has_format(const char *format);

@@ -204,6 +204,7 @@ value_text(struct inputs *in, const json_t *v)
 	return out.n ? out : S("none");
 }
 
+/* A key that only one of them has is shown, but reports of two versions are not different for it. */
 static void
 recipe_row(struct inputs *in, const char *outer, const char *key, const json_t *a, const json_t *b)
 {
@@ -212,6 +213,7 @@ recipe_row(struct inputs *in, const char *outer, const char *key, const json_t *
 
 	if (a && b && a->kind == b->kind && str_eq(text_a, text_b))
 		return;
+	d->differs |= a && b;
 	ROOM(d->c.a, d->rows, d->nrow, d->cap, 1);
 	d->rows[d->nrow++] = (struct diff_row){.section = DIFF_RECIPE, .text_a = text_a, .text_b = text_b,
 	    .name = str_fmt(d->c.a, "%s%s%s", outer, *outer ? "." : "", key)};

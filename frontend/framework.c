@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum how { COPY, MAP, REFINE, REFUSE, ELSEWHERE };
+enum how { COPY, MAP, REFINE, REFUSE, IGNORE, ELSEWHERE };
 
 static const struct from {
 	uint8_t file, how;
@@ -36,6 +36,12 @@ framework_by_name(struct str name)
 	return FILE_NONE;
 }
 
+const char *
+framework_name(unsigned file)
+{
+	return names[file];
+}
+
 /* "a.b" in a tree */
 static const json_t *
 at(const json_t *j, const char *path)
@@ -55,6 +61,13 @@ is_off(const json_t *j)
 	if (!j || json_is_null(j) || json_is_false(j) || ((json_is_array(j) || json_is_object(j)) && !j->n))
 		return true;
 	return (json_is_integer(j) && json_integer_value(j) <= 1) || (json_is_string(j) && (!s.n || str_eq(s, S("none")) || str_eq(s, S("None"))));
+}
+
+/* 1, which is off for a number of ranks or pieces, is not for a factor. */
+static bool
+is_nothing(const json_t *j)
+{
+	return json_is_integer(j) || json_is_real(j) ? json_number_value(j) == 0 : is_off(j);
 }
 
 static bool
@@ -85,6 +98,21 @@ agrees(struct applying *p, const struct from *row, const json_t *value)
 	return conflict(p, row, a, str_fmt(p->c->a, "%s of the training arguments", row->match), b);
 }
 
+/* Of theirs=ours|.. what a file may say, for people. */
+static struct str
+may_say(struct arena *a, const char *values)
+{
+	struct str rest = str_of(values), entry, out = S("");
+
+	while (str_cut(&rest, '|', &entry)) {
+		uint32_t eq = (uint32_t)str_find(entry, '=');
+
+		if (eq && !str_eq(str_sub(entry, 0, eq), S("*")) && !str_eq(str_sub(entry, eq + 1, entry.n), S("!")))
+			out = str_fmt(a, "%.*s%s%.*s", SFMT(out), out.n ? ", " : "", SFMT(str_sub(entry, 0, eq)));
+	}
+	return out;
+}
+
 /* theirs=ours|..; false: not allowed, reported. *out is empty: nothing is set */
 static bool
 translate(struct applying *p, const struct from *row, struct str text, struct str *out)
@@ -102,7 +130,7 @@ translate(struct applying *p, const struct from *row, struct str text, struct st
 			return diag(p->c, DIAG_NOT_MODELLED, row->path, SFMT(text));
 		return true;
 	}
-	return diag(p->c, DIAG_BAD_VALUE, row->path, SFMT(text), row->values);
+	return diag(p->c, DIAG_BAD_VALUE, row->path, SFMT(text), may_say(p->c->a, row->values).p);
 }
 
 static bool
@@ -186,6 +214,11 @@ set(struct applying *p, const struct from *row, const json_t *value)
 
 	if (row->how == ELSEWHERE)
 		return note_elsewhere(p, row, value);
+	if (row->how == IGNORE) {
+		if (!is_nothing(value))
+			p->ignored = str_list(p->c->a, p->ignored, "%s (%s)", row->path, row->values);
+		return true;
+	}
 	if (!agrees(p, row, value))
 		return false;
 	if (is_auto(value)) {
@@ -202,7 +235,7 @@ set(struct applying *p, const struct from *row, const json_t *value)
 	if ((row->how == MAP || row->how == REFINE) && !translate(p, row, text, &text))
 		return false;
 	if (row->how == REFUSE)
-		return is_off(value) || diag(p->c, DIAG_NOT_MODELLED, row->path, SFMT(text));
+		return is_off(value) || is_nothing(value) || diag(p->c, DIAG_NOT_MODELLED, row->path, SFMT(text));
 	if (!text.n || !*row->key)
 		return true;
 	return strcmp(row->key, "batch") == 0 ? set_batch(p, row, text) : set_key(p, row, value, text);
@@ -247,6 +280,29 @@ check_total(struct applying *p)
 		return true;
 	return diag(p->c, DIAG_RECIPE_CONFLICT, str_fmt(p->c->a, "%.*s: train_batch_size = %lld is no multiple of train_micro_batch_size_per_gpu = %lld times gradient_accumulation_steps = %lld", SFMT(p->where),
 	    (long long)total, (long long)one, (long long)turns).p);
+}
+
+/* DeepSpeed makes up how many micro-batches there are when it knows how many ranks: when nobody changes the recipe any more. */
+bool
+framework_accumulation(struct ctx *c, struct recipe *r, struct str *how)
+{
+	const json_t *j = r->files[FILE_DEEPSPEED], *turns = json_object_get(j, "gradient_accumulation_steps"), *micro = json_object_get(j, "train_micro_batch_size_per_gpu");
+	int64_t total = json_get_int(j, "train_batch_size", 0), ranks = r->v[RK_PARALLEL_DP].i, one = 0;
+
+	for (uint32_t i = 0; i < r->ndim; i++)
+		if (str_eq(r->dims[i].name, S("batch")))
+			one = r->dims[i].value;
+	if (total <= 0 || one <= 0 || r->v[RK_GRAD_ACCUM].set || (turns && !json_is_null(turns)) || !micro || json_is_null(micro))
+		return true;
+	if (total % one || total / one % ranks)
+		return diag(c, DIAG_RECIPE_CONFLICT, str_fmt(c->a, "%.*s: train_batch_size = %lld is no multiple of a micro-batch of %lld on each of %lld ranks (parallel.dp)",
+		    SFMT(r->file_names[FILE_DEEPSPEED]), (long long)total, (long long)one, (long long)ranks).p);
+	*how = str_fmt(c->a, "%lld", (long long)(total / one / ranks));
+	if (!recipe_set_text(c, r, RK_GRAD_ACCUM, *how))
+		return false;
+	*how = str_fmt(c->a, "%.*s: grad_accum = %.*s, which is train_batch_size = %lld over micro-batches of %lld on each of %lld ranks (parallel.dp)", SFMT(r->file_names[FILE_DEEPSPEED]), SFMT(*how),
+	    (long long)total, (long long)one, (long long)ranks);
+	return true;
 }
 
 /* As deep as rows go. */
@@ -308,10 +364,26 @@ forget(struct recipe *r)
 	r->nnote = 0;
 }
 
+/* Training arguments that were given DeepSpeed's settings as an object hold its whole file, which counts unless one is given by itself. */
+static bool
+read_inner(struct ctx *c, struct recipe *r, unsigned file, const json_t *before)
+{
+	const json_t *j = at(r->files[FILE_TRAINING], "deepspeed");
+
+	if (r->files[FILE_DEEPSPEED] == before)
+		r->files[FILE_DEEPSPEED] = NULL;
+	if (file != FILE_TRAINING || r->files[FILE_DEEPSPEED] || !json_is_object(j) || !j->n)
+		return true;
+	r->files[FILE_DEEPSPEED] = j;
+	r->file_names[FILE_DEEPSPEED] = str_fmt(c->a, "%.*s, deepspeed", SFMT(r->file_names[FILE_TRAINING]));
+	return said_once(c, j, 0);
+}
+
 bool
 framework_read(struct ctx *c, struct recipe *r, unsigned file, struct str text, struct str name)
 {
 	struct str start = str_trim(text);
+	const json_t *before;
 	json_t *j = file == FILE_ACCELERATE && !str_starts(start, S("{")) ? yaml_read(c, text) : json_read(c, text);
 
 	if (!j)
@@ -320,8 +392,11 @@ framework_read(struct ctx *c, struct recipe *r, unsigned file, struct str text, 
 		return diag(c, DIAG_JSON_FIELD, SFMT(name), "an object");
 	if (!said_once(c, j, 0))
 		return false;
+	before = file == FILE_TRAINING ? at(r->files[file], "deepspeed") : NULL;
 	r->files[file] = j;
 	r->file_names[file] = str_copy(c->a, name);
+	if (!read_inner(c, r, file, before))
+		return false;
 	forget(r);
 	for (unsigned i = FILE_NONE + 1; i < FILE_COUNT; i++)
 		if (r->files[i] && !apply(c, r, i))

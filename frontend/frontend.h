@@ -57,7 +57,9 @@ json_t *yaml_read(struct ctx *, struct str text);                /* NULL: report
 
 /* framework.c: files of training frameworks become keys of the recipe */
 unsigned framework_by_name(struct str name);                     /* enum framework_file */
+const char *framework_name(unsigned file);
 bool names_are_unique(struct ctx *, const json_t *object);       /* false: reported */
 bool framework_read(struct ctx *, struct recipe *, unsigned file, struct str text, struct str name);
+bool framework_accumulation(struct ctx *, struct recipe *, struct str *how);     /* grad_accum that follows from the batch and the ranks; how stays if it does not */
 
 #endif

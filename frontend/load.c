@@ -158,6 +158,7 @@ struct recipe_work {
 	struct str key, value;
 	int64_t n;
 	unsigned file;             /* of a framework */
+	const char *kind;          /* a name that none has */
 	struct recipe before;
 };
 
@@ -290,6 +291,17 @@ mc_recipe_json(mc_recipe *r, const char *text, size_t n, const char *name)
 	return change(&w, read_json);
 }
 
+static bool
+refuse_kind(void *arg)
+{
+	struct recipe_work *w = arg;
+	struct str all = S("");
+
+	for (unsigned i = FILE_NONE + 1; i < FILE_COUNT; i++)
+		all = str_list(w->r->c.a, all, "%s", framework_name(i));
+	return diag(&w->r->c, DIAG_BAD_VALUE, "kind of file", SFMT(str_of(w->kind)), str_copy(w->r->c.a, all).p);
+}
+
 int
 mc_recipe_has_file(const char *kind)
 {
@@ -301,5 +313,6 @@ mc_recipe_file(mc_recipe *r, const char *kind, const char *text, size_t n, const
 {
 	struct recipe_work w = {.r = r, .key = str_of(name ? name : kind), .value = slice(text, n), .file = framework_by_name(str_of(kind))};
 
-	return w.file ? change(&w, read_json) : MC_BAD_INPUT;
+	w.kind = kind ? kind : "";
+	return change(&w, w.file ? read_json : refuse_kind);
 }

@@ -1,7 +1,7 @@
 /*
  * YAML as a JSON tree: libyaml reads the text, this builds the tree from its events. Plain scalars are words and whole numbers as PyYAML takes them,
  * but for "no", which is a setting's own word; everything else, fractions too, stays text, which the recipe reads. A configuration file is small and
- * refers to nothing: anchors, aliases, tags and further documents are refused, and so is what would be large.
+ * refers to nothing: anchors, aliases, merge keys, tags and further documents are refused, and so is what would be large.
  */
 #include "frontend.h"
 
@@ -108,6 +108,8 @@ read_key(struct yaml *y, uint32_t first, struct str *key)
 		return fail(y, "the name of a setting must be a plain word");
 	if (!read_text(y, key))
 		return false;
+	if (y->event.data.scalar.style == YAML_PLAIN_SCALAR_STYLE && str_eq(*key, S("<<")))
+		return fail(y, "merge keys (<<) are not read");
 	for (uint32_t i = first; i < y->n; i++)
 		if (str_eq(y->stack[i].key, *key))
 			return fail(y, "a name stands twice in one map");

@@ -1,4 +1,5 @@
 /* The door of the passes: a model and a recipe to a report. */
+#include "../frontend/frontend.h"
 #include "../ir/api.h"
 #include "passes.h"
 #include "sweep.h"
@@ -126,6 +127,7 @@ analyze(void *arg)
 	struct work *w = arg;
 	struct analysis *a = NEW(w->out->c.a, struct analysis, 1);
 	struct report *r = &w->out->r;
+	struct str how = S("");
 
 	a->c = &w->out->c;
 	a->c->file = w->m->c.file;
@@ -142,6 +144,10 @@ analyze(void *arg)
 		assume(a, "%.*s", SFMT(a->g->notes[i]));
 	for (uint32_t i = 0; i < a->r->nnote; i++)
 		assume(a, "%.*s", SFMT(a->r->notes[i]));
+	if (!framework_accumulation(a->c, a->r, &how))
+		return false;
+	if (how.n)
+		assume(a, "%.*s", SFMT(how));
 	if (w->when == TRAIN && !check_recipe(a))
 		return false;
 	if (!passes_run(a, w->when))

@@ -1,9 +1,11 @@
 /*
  * The targets. Where a format has checksums or an archive around what is parsed, the target wraps the bytes itself, so that a mutation reaches the
- * parser behind. What loads is analysed and written in every format: most of what a hostile file can do happens behind the parser.
+ * parser behind. What loads is analysed and written as text, events and JSON, and in one more format, which bytes of the input pick; some small
+ * models are swept and advised on: most of what a hostile file can do happens behind the parser.
  */
 #include "fuzz.h"
 #include "test.h"
+#include "../backends/backend.h"
 #include "../frontend/frontend.h"
 #include "../frontend/pickle.h"
 
@@ -34,10 +36,27 @@ options(void)
 	return o;
 }
 
-static void
-analyse(const mc_model *m, const char *json)
+/* From two bytes inside, for archives begin and end alike and a text's byte is often a blank. */
+static unsigned
+pick(const char *p, size_t n)
 {
-	static const char *const formats[] = {"text", "json", "events"};
+	return n ? (unsigned char)p[n / 2] + 7u * (unsigned char)p[n / 3] : 0;
+}
+
+static const char *
+format_at(unsigned picked)
+{
+	unsigned n = 0;
+
+	while (backend_at(n))
+		n++;
+	return backend_at(picked % n)->name;
+}
+
+static void
+analyse(const mc_model *m, const char *json, unsigned picked)
+{
+	const char *const formats[] = {"text", "json", "events", format_at(picked)};
 	mc_recipe *r = mc_recipe_new();
 	mc_options o = options();
 	mc_report *rep = NULL;
@@ -47,7 +66,7 @@ analyse(const mc_model *m, const char *json)
 	assert_non_null(r);
 	assert_int_equal(mc_recipe_json(r, json, strlen(json), NULL), MC_OK);
 	st = mc_analyze(m, r, &o, &rep);
-	for (size_t i = 0; i < 3 && (st == MC_OK || st == MC_INCOMPLETE); i++)
+	for (size_t i = 0; i < 4 && (st == MC_OK || st == MC_INCOMPLETE); i++)
 		mc_write(rep, formats[i], swallow, &sum);
 	mc_report_free(rep);
 	mc_recipe_free(r);
@@ -60,7 +79,7 @@ load(const char *p, size_t n, const char *json)
 	mc_model *m;
 
 	if (mc_load_memory(p, n, "fuzz", &o, &m) == MC_OK)
-		analyse(m, json);
+		analyse(m, json, pick(p, n));
 	mc_model_free(m);
 }
 
@@ -72,11 +91,56 @@ static const char *const recipes[] = {
 	"{\"loss\": \"cross-entropy\", \"device\": \"h100-80gb\", \"optimizer\": \"muon\", \"train_only\": [\"*w*\"]}",
 };
 
+static void
+write_table(mc_status st, mc_sweep *s, unsigned picked)
+{
+	static const char *const formats[] = {"text", "csv", "json"};
+	unsigned char sum = 0;
+
+	if (st == MC_OK || st == MC_INCOMPLETE)
+		mc_sweep_write(s, formats[picked % 3], swallow, &sum);
+	mc_sweep_free(s);
+}
+
+/* Tens of analyses, so that there must be little in each. */
+static void
+run_tables(const char *p, size_t n, const char *json)
+{
+	mc_options o = options();
+	mc_recipe *r = mc_recipe_new();
+	mc_sweep *s = NULL;
+	mc_model *m;
+	mc_status st;
+
+	o.max_nodes = 32;
+	o.max_memory = 4u << 20;
+	assert_non_null(r);
+	assert_int_equal(mc_recipe_json(r, json, strlen(json), NULL), MC_OK);
+	assert_int_equal(mc_recipe_set(r, "budget", "1MiB"), MC_OK);
+	if (mc_load_memory(p, n, "fuzz", &o, &m) == MC_OK) {
+		st = mc_sweep_new(m, r, &s);
+		if (st == MC_OK)
+			st = mc_sweep_vary(s, "batch", "1,3");
+		if (st == MC_OK)
+			st = mc_sweep_run(s, &o, 1, NULL, NULL);
+		write_table(st, s, pick(p, n) / 16);
+		s = NULL;
+		st = mc_advise(m, r, &o, 1, NULL, NULL, &s);
+		write_table(st, s, pick(p, n) / 16);
+	}
+	mc_model_free(m);
+	mc_recipe_free(r);
+}
+
 /* The length picks the recipe, so that a model file is an input as it is. */
 static void
 run_estimate(const char *p, size_t n)
 {
-	load(p, n, recipes[n % (sizeof recipes / sizeof recipes[0])]);
+	const char *json = recipes[n % (sizeof recipes / sizeof recipes[0])];
+
+	load(p, n, json);
+	if (n < 4096 && pick(p, n) % 16 == 0)
+		run_tables(p, n, json);
 }
 
 static void
@@ -260,26 +324,27 @@ run_annotate(const char *p, size_t n)
 }
 
 static void
-write_diff(mc_status st, mc_diff *d)
+write_diff(mc_status st, mc_diff *d, unsigned picked)
 {
+	static const char *const formats[] = {"md", "text", "html", "json"};
 	unsigned char sum = 0;
 
 	if (st == MC_OK)
-		mc_diff_write(d, "md", swallow, &sum);
+		mc_diff_write(d, formats[picked % 4], swallow, &sum);
 	mc_diff_free(d);
 }
 
 static void
 run_reports(const char *p, size_t n)
 {
-	static const char other[] = "{\"schema\": \"memcrest-report/1\", \"peak\": {\"tensors\": 512}}";
+	static const char other[] = "{\"schema\": \"memcrest/report\", \"peak\": {\"tensors\": 512}, \"recipe\": {\"loss\": \"sum\", \"lora\": {\"r\": 0}}}";
 	mc_diff *d = NULL;
 	mc_status st = mc_diff_reports(p, n, "a", p, n, "b", &d);
 
-	write_diff(st, d);
+	write_diff(st, d, pick(p, n));
 	d = NULL;
 	st = mc_diff_reports(p, n, "a", other, sizeof other - 1, "b", &d);
-	write_diff(st, d);
+	write_diff(st, d, pick(p, n));
 }
 
 static void
@@ -297,7 +362,7 @@ run_measured(const char *p, size_t n)
 	assert_int_equal(mc_load_memory(text, sizeof text - 1, "fuzz", &o, &m), MC_OK);
 	assert_true(mc_analyze(m, r, &o, &rep) <= MC_INCOMPLETE);
 	st = mc_diff_measured(rep, p, n, "snapshot", &d);
-	write_diff(st, d);
+	write_diff(st, d, pick(p, n));
 	mc_report_free(rep);
 	mc_recipe_free(r);
 	mc_model_free(m);

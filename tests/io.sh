@@ -38,6 +38,12 @@ expect "a full disk behind -o" 2 "No space left" estimate -o /dev/full
 expect "standard output is closed" 2 "writing the report failed" no_output
 expect "a directory that is not there" 2 "No such file" estimate -o "$tmp/no/where"
 expect "a file that may not grow" 2 "File too large" limited
+here=$PWD
+dash() { ( cd "$tmp" && case $memcrest in /*) at=$memcrest ;; *) at=$here/$memcrest ;; esac && "$at" "$1" "$here/$2" --dim batch=2 -o - ); }
+expect "-o - is standard output" 0 "" dash estimate $model
+grep -q '^peak ' "$tmp/out" && [ ! -e "$tmp/-" ] && echo "ok - -o - writes no file of that name" || echo "not ok - -o - writes a file"
+expect "-o - of annotate" 0 "" dash annotate fixtures/models/toy_cond.onnx
+"$memcrest" annotate fixtures/models/toy_cond.onnx --dim batch=2 -q -o "$tmp/copy" && cmp -s "$tmp/copy" "$tmp/out" && echo "ok - the copy on standard output is whole" || echo "not ok - the copy on standard output differs"
 echo kept >"$tmp/other" && ln -s other "$tmp/linked.part"
 expect "a link in the way of what is written" 0 "" estimate -o "$tmp/linked"
 [ "$(cat "$tmp/other")" = kept ] && [ -s "$tmp/linked" ] && [ ! -h "$tmp/linked" ] && echo "ok - links are not written through" || echo "not ok - links are written through"

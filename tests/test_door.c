@@ -2,6 +2,7 @@
 #include "test.h"
 
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -207,6 +208,32 @@ failed_differences(void **state)
 	mc_diff_free(d);
 }
 
+/* Recipes count, but for a key that only one of the reports has, as those of another version. */
+static void
+differing_recipes(void **state)
+{
+	static const char form[] = "{\"schema\": \"memcrest/report\", \"peak\": {\"tensors\": 512}, \"recipe\": {%s}}";
+	static const struct {
+		const char *a, *b;
+		int same;
+	} table[] = {
+		{"\"loss\": \"sum\"", "\"loss\": \"sum\"", 1}, {"\"loss\": \"sum\"", "\"loss\": \"mse\"", 0}, {"\"loss\": \"sum\"", "\"loss\": \"sum\", \"new\": 1", 1},
+		{"\"lora\": {\"r\": 1, \"old\": 2}", "\"lora\": {\"r\": 1}", 1}, {"\"lora\": {\"r\": 1}", "\"lora\": {\"r\": 2}", 0}, {"\"freeze\": []", "\"freeze\": [\"a\"]", 0},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+		char a[200], b[200];
+		mc_diff *d;
+
+		snprintf(a, sizeof a, form, table[i].a);
+		snprintf(b, sizeof b, form, table[i].b);
+		assert_int_equal(mc_diff_reports(a, strlen(a), "a", b, strlen(b), "b", &d), MC_OK);
+		assert_int_equal(mc_diff_same(d), table[i].same);
+		mc_diff_free(d);
+	}
+}
+
 /* A program that was built with an older header knows the first fields only; what it set counts in sweeps, too. */
 static void
 older_structs(void **state)
@@ -249,7 +276,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(memory_runs_out), cmocka_unit_test(limit_is_kept), cmocka_unit_test(broken_graph_is_seen), cmocka_unit_test(refusing_sink),
-		cmocka_unit_test(nothing_is_freed_safely), cmocka_unit_test(nothing_is_answered), cmocka_unit_test(nowhere_to_put_it), cmocka_unit_test(failed_differences),
+		cmocka_unit_test(nothing_is_freed_safely), cmocka_unit_test(nothing_is_answered), cmocka_unit_test(nowhere_to_put_it), cmocka_unit_test(failed_differences), cmocka_unit_test(differing_recipes),
 		cmocka_unit_test(older_structs),
 	};
 

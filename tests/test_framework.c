@@ -184,6 +184,41 @@ what_may_stand(void **state)
 	mc_recipe_free(r);
 }
 
+/* DeepSpeed's sum, which the ranks belong to: 64 in micro-batches of 4 are 16 turns on one rank, 4 on each of four; a size that somebody else gives counts. */
+static void
+derived_accumulation(void **state)
+{
+	static const char ds[] = "{\"train_batch_size\": 64, \"train_micro_batch_size_per_gpu\": 4, \"zero_optimization\": {\"stage\": 2}}";
+	static const struct {
+		const char *file, *key, *value, *dp;
+		int64_t turns, batch;      /* 0: refused */
+	} table[] = {
+		{ds, "optimizer", "sgd", "1", 16, 0}, {ds, "optimizer", "sgd", "4", 4, 0}, {ds, "grad_accum", "2", "4", 2, 0}, {ds, "optimizer", "sgd", "4", 2, 8}, {ds, "optimizer", "sgd", "3", 0, 0},
+		{"{\"train_batch_size\": 64, \"train_micro_batch_size_per_gpu\": 4, \"gradient_accumulation_steps\": 2}", "optimizer", "sgd", "1", 2, 0},
+		{"{\"train_batch_size\": 64}", "optimizer", "sgd", "1", 1, 4}, {"{\"train_batch_size\": \"auto\", \"train_micro_batch_size_per_gpu\": 4}", "optimizer", "sgd", "1", 1, 0},
+	};
+	mc_model *m;
+
+	(void)state;
+	assert_int_equal(mc_load_path("fixtures/models/mlp.pt2", NULL, &m), MC_OK);
+	for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+		mc_recipe *r = mc_recipe_new();
+		mc_report *rep = NULL;
+
+		assert_int_equal(give(r, "deepspeed", table[i].file), MC_OK);
+		assert_int_equal(mc_recipe_set(r, table[i].key, table[i].value), MC_OK);
+		assert_int_equal(mc_recipe_set(r, "parallel.dp", table[i].dp), MC_OK);
+		if (table[i].batch)
+			assert_int_equal(mc_recipe_set_dim(r, "batch", table[i].batch), MC_OK);
+		assert_int_equal(mc_analyze(m, r, NULL, &rep), table[i].turns ? MC_OK : MC_BAD_INPUT);
+		if (table[i].turns)
+			assert_int_equal(rep->r.r->v[RK_GRAD_ACCUM].i, table[i].turns);
+		mc_report_free(rep);
+		mc_recipe_free(r);
+	}
+	mc_model_free(m);
+}
+
 static void
 contradictions(void **state)
 {
@@ -220,6 +255,33 @@ contradictions(void **state)
 	}
 }
 
+/* Messages that name what is allowed, in words and not as the table has it; and a kind of file that there is none of. */
+static void
+allowed_values(void **state)
+{
+	static const struct {
+		const char *kind, *text, *message;
+	} table[] = {
+		{"deepspeed", "{\"zero_optimization\": {\"stage\": 4}}", "zero_optimization.stage: 4 is not allowed; allowed: 1, 2, 3"},
+		{"peft", "{\"peft_type\": \"IA3\"}", "peft_type: IA3 is not allowed; allowed: LORA"},
+		{"accelerate", "mixed_precision: int8\n", "mixed_precision: int8 is not allowed; allowed: no, false, bf16, fp16, NO, BF16, FP16"},
+		{"accelerated", "", "kind of file: accelerated is not allowed; allowed: training-args, accelerate, peft, deepspeed"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+		mc_recipe *r = mc_recipe_new();
+		mc_diagnostic d = {"", "", "", 0};
+
+		assert_int_equal(give(r, table[i].kind, table[i].text), MC_BAD_INPUT);
+		assert_int_equal(mc_recipe_diagnostics(r, &d, 1), 1);
+		assert_string_equal(d.code, "E102");
+		assert_string_equal(d.message, table[i].message);
+		assert_int_equal(mc_recipe_set(r, "optimizer", "sgd"), MC_OK);
+		mc_recipe_free(r);
+	}
+}
+
 static void
 refuses(struct str text, const char *why)
 {
@@ -243,7 +305,7 @@ yaml(void **state)
 		const char *text, *why;
 	} bad[] = {
 		{"a: &x 1\n", "line 1: anchors"}, {"a:\n  b: &x {c: 1}\n", "line 2: anchors"}, {"a: [&x [1]]\n", "anchors"}, {"a: *x\n", "anchors"}, {"? *x\n: 1\n", "a plain word"},
-		{"a: !!str 1\n", "tags"}, {"a: !x [1]\n", "tags"}, {"!x {a: 1}\n", "tags"}, {"a: 1\n---\nb: 2\n", "line 2: another document"}, {"a: 1\nb: 2\na: 3\n", "line 3: a name stands twice"},
+		{"a: {b: 1}\n<<: {c: 1}\n", "line 2: merge keys"}, {"a:\n  <<: [{c: 1}]\n", "line 2: merge keys"}, {"a: !!str 1\n", "tags"}, {"a: !x [1]\n", "tags"}, {"!x {a: 1}\n", "tags"}, {"a: 1\n---\nb: 2\n", "line 2: another document"}, {"a: 1\nb: 2\na: 3\n", "line 3: a name stands twice"},
 		{"? [a]\n: 1\n", "a plain word"}, {"&x a: 1\n", "a plain word"}, {"a: \"\\0\"\n", "a NUL"}, {"a: 1\n   b: 2\n", "line 2"}, {"  a: 1\nb: 2\n", "line 2"}, {"a: [1\n", "line 2"},
 		{"a: 1\nb: \xff\n", "line 2"}, {"a: \"\\q\"\n", "line 1"}, {"%YAML 9.0\n---\na: 1\n", "line 1"}, {"[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]", "too deep"},
 	};
@@ -266,6 +328,7 @@ yaml(void **state)
 	assert_string_equal(json_get_str(j, "l").p, "block\n");
 	assert_string_equal(json_get_str(j, "m").p, "NO");
 	assert_int_equal(yaml_read(c, S("# nothing\n"))->n, 0);
+	assert_int_equal(json_get_int(yaml_read(c, S("'<<': 3\n")), "<<", 0), 3);
 	assert_int_equal(json_array_size(yaml_read(c, S("[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]"))), 1);
 	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
 		refuses(str_of(bad[i].text), bad[i].why);
@@ -339,6 +402,48 @@ other_files(void **state)
 	mc_recipe_free(r);
 }
 
+/* Trainer takes DeepSpeed's settings as an object, too; a file given by itself counts more, before and behind it. */
+static void
+file_in_a_file(void **state)
+{
+	static const char args[] = "{\"per_device_train_batch_size\": 4, \"bf16\": true, \"deepspeed\": {\"bf16\": {\"enabled\": \"auto\"}, \"zero_optimization\": {\"stage\": 3, \"sub_group_size\": 1e6}}}";
+
+	(void)state;
+	for (unsigned own = 0; own < 3; own++) {
+		mc_recipe *r = mc_recipe_new();
+
+		if (own == 1)
+			assert_int_equal(give(r, "deepspeed", "{\"zero_optimization\": {\"stage\": 2}}"), MC_OK);
+		assert_int_equal(give(r, "training-args", args), MC_OK);
+		if (own == 2)
+			assert_int_equal(give(r, "deepspeed", "{\"zero_optimization\": {\"stage\": 2}}"), MC_OK);
+		assert_false(notes(r, "another file"));
+		expect(r, "parallel.strategy", own ? "zero2" : "zero3");
+		expect(r, "precision", own ? "bf16-mixed" : "bf16");
+		assert_int_equal(notes(r, "training-args, deepspeed set"), !own);
+		assert_int_equal(give(r, "training-args", "{\"bf16\": true}"), MC_OK);
+		expect(r, "parallel.strategy", own ? "zero2" : "none");
+		expect(r, "precision", "bf16-mixed");
+		mc_recipe_free(r);
+	}
+}
+
+/* What changes no peak says why. */
+static void
+ignored_with_a_reason(void **state)
+{
+	mc_recipe *r = mc_recipe_new();
+
+	(void)state;
+	assert_int_equal(give(r, "training-args", "{\"auto_find_batch_size\": true, \"neftune_noise_alpha\": 1, \"label_smoothing_factor\": 0.0}"), MC_OK);
+	assert_true(notes(r, "auto_find_batch_size (what is predicted is the batch that is tried first)"));
+	assert_true(notes(r, "neftune_noise_alpha (its noise"));
+	assert_false(notes(r, "label_smoothing"));
+	assert_int_equal(give(r, "training-args", "{\"auto_find_batch_size\": false, \"neftune_noise_alpha\": null, \"label_smoothing_factor\": 0}"), MC_OK);
+	assert_true(notes(r, "it also has nothing"));
+	mc_recipe_free(r);
+}
+
 /* What changes memory and is not modelled is refused, not listed among what is ignored. */
 static void
 not_modelled(void **state)
@@ -348,6 +453,8 @@ not_modelled(void **state)
 	} files[] = {
 		{"peft", "{\"peft_type\": \"LORA\", \"layer_replication\": [[0, 2], [1, 2]]}"}, {"deepspeed", "{\"zero_optimization\": {\"stage\": 3, \"mics_shard_size\": 4}}"},
 		{"deepspeed", "{\"torch_autocast\": {\"enabled\": true}}"}, {"deepspeed", "{\"tensor_parallel\": {\"autotp_size\": 2}}"}, {"training-args", "{\"fsdp\": [\"hybrid_shard\"]}"},
+		{"training-args", "{\"label_smoothing_factor\": 0.1}"}, {"training-args", "{\"deepspeed\": {\"amp\": {\"enabled\": true}}}"},
+		{"training-args", "{\"deepspeed\": {\"fp16\": {}, \"fp16\": {}}}"},
 		{"accelerate", "mixed_precision: FP8\n"}, {"deepspeed", "{\"amp\": {\"enabled\": true}}"}, {"accelerate", "dynamo_config:\n  dynamo_backend: INDUCTOR\n"},
 		{"accelerate", "parallelism_config:\n  parallelism_config_tp_size: 2\n"},
 	};
@@ -369,7 +476,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(training_arguments), cmocka_unit_test(deepspeed_auto), cmocka_unit_test(deepspeed_alone), cmocka_unit_test(adapters), cmocka_unit_test(accelerate),
-		cmocka_unit_test(user_counts_more), cmocka_unit_test(what_may_stand), cmocka_unit_test(contradictions), cmocka_unit_test(yaml), cmocka_unit_test(large_yaml), cmocka_unit_test(as_written), cmocka_unit_test(other_files), cmocka_unit_test(not_modelled),
+		cmocka_unit_test(user_counts_more), cmocka_unit_test(what_may_stand), cmocka_unit_test(derived_accumulation), cmocka_unit_test(contradictions), cmocka_unit_test(allowed_values), cmocka_unit_test(yaml), cmocka_unit_test(large_yaml), cmocka_unit_test(as_written), cmocka_unit_test(other_files), cmocka_unit_test(file_in_a_file), cmocka_unit_test(ignored_with_a_reason), cmocka_unit_test(not_modelled),
 	};
 
 	return cmocka_run_group_tests_name("framework", tests, NULL, NULL);

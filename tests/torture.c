@@ -1,7 +1,8 @@
 /*
  * torture FILE..: every allocation of a run fails in turn: once that one alone, once it and all behind it. The run must end with a status and
- * give everything back; one that says it went well must have the numbers of the run in which nothing failed. Then the same for writing the report
- * of the first and of the last file in every format, what is written of two reports, and inspect, sweep and advise. A line that a library prints is a failure, too.
+ * give everything back; one that says it went well must have the numbers of the run in which nothing failed. The first file is run with some
+ * recipes more, whose passes the others do not reach. Then the same for writing the report of the first and of the last file in every format, what
+ * is written of two reports, and inspect, sweep and advise. A line that a library prints is a failure, too.
  *
  * malloc and its kin are this program's own, in front of the C library's, so that the libraries underneath are tortured, too. What memcrest itself asked
  * for may never be left; of two libraries one or two blocks may.
@@ -162,23 +163,32 @@ finish(const mc_model *m, const mc_recipe *r, struct outcome o)
 	return o;
 }
 
+static const char *const recipes[] = {
+	"{}",
+	"{\"parallel\": {\"strategy\": \"zero3\", \"dp\": 2}, \"offload\": {\"optimizer\": true, \"param\": true, \"activations\": true}, \"precision\": \"bf16\", \"dims\": {\"batch\": 2}}",
+	"{\"lora\": {\"r\": 2, \"targets\": \"all-linear\", \"dropout\": 0.1}, \"precision\": \"bf16-mixed\", \"checkpoint\": \"non-reentrant\", \"checkpoint_modules\": [\"layers.0\"], \"dims\": {\"batch\": 2}}",
+};
+#define NRECIPE (sizeof recipes / sizeof recipes[0])
+
 static mc_status
-read_settings(mc_recipe *r)
+read_settings(mc_recipe *r, size_t recipe)
 {
 	static const char yaml[] = "mixed_precision: bf16\nfsdp_config:\n  fsdp_version: 2\n  other: [1, {a: \"\\x41\"}]\nlist:\n- - ~\n- |\n  text\n";
 
+	if (recipe)
+		return mc_recipe_json(r, recipes[recipe], strlen(recipes[recipe]), "recipe.json");
 	return mc_recipe_file(r, "accelerate", yaml, sizeof yaml - 1, "config.yaml");
 }
 
 static struct outcome
-run(const char *path)
+run(const char *path, size_t recipe)
 {
 	struct outcome o = {.status = MC_NO_MEMORY};
 	mc_recipe *r = mc_recipe_new();
 	mc_model *m = NULL;
 
 	if (r)
-		o.status = read_settings(r) == MC_OK ? MC_OK : MC_NO_MEMORY;
+		o.status = read_settings(r, recipe) == MC_OK ? MC_OK : MC_NO_MEMORY;
 	if (o.status == MC_OK) {
 		o.status = mc_load_path(path, NULL, &m);
 		o.silent = o.status != MC_OK && m && !mc_model_diagnostics(m, NULL, 0);
@@ -191,7 +201,7 @@ run(const char *path)
 }
 
 static struct outcome
-tortured(const char *path, unsigned long fail_at, bool forever)
+tortured(const char *path, size_t recipe, unsigned long fail_at, bool forever)
 {
 	struct outcome o;
 
@@ -200,7 +210,7 @@ tortured(const char *path, unsigned long fail_at, bool forever)
 	mem.fail_at = fail_at;
 	mem.forever = forever;
 	mem.counts = true;
-	o = run(path);
+	o = run(path, recipe);
 	mem.counts = false;
 	return o;
 }
@@ -449,6 +459,25 @@ sees_what_is_left(void)
 	return sees && mem.live == 0 && mem.own == 0;
 }
 
+static unsigned long
+torture_run(const char *path, size_t recipe)
+{
+	struct outcome want = tortured(path, recipe, 0, false);
+	unsigned long total = mem.n, bad = 0;
+
+	want = tortured(path, recipe, 0, false);   /* libraries keep some from their first use */
+	for (unsigned long k = 1; k <= total; k++)
+		for (int forever = 0; forever < 2; forever++) {
+			struct outcome o = tortured(path, recipe, k, forever);
+
+			if (is_fine(o, want) || ++bad > 10)
+				continue;
+			printf("%s, recipe %zu: allocation %lu%s fails: status %d%s, %ld left, %ld of them ours\n", path, recipe, k, forever ? " and all behind" : "", (int)o.status, o.silent ? " and no reason" : "", mem.live, mem.own);
+		}
+	printf("%s, recipe %zu: %lu allocations, status %d, %zu bytes of report; %lu bad\n", path, recipe, total, (int)want.status, want.text.bytes, bad);
+	return bad + (recipe && want.status != MC_OK);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -462,21 +491,9 @@ main(int argc, char **argv)
 	}
 	if (!said || dup2(fileno(said), STDERR_FILENO) < 0)
 		return 1;
-	for (int i = 1; i < argc; i++) {
-		struct outcome want = tortured(argv[i], 0, false);
-		unsigned long total = mem.n, before = bad;
-
-		want = tortured(argv[i], 0, false);        /* libraries keep some from their first use */
-		for (unsigned long k = 1; k <= total; k++)
-			for (int forever = 0; forever < 2; forever++) {
-				struct outcome o = tortured(argv[i], k, forever);
-
-				if (is_fine(o, want) || ++bad > before + 10)
-					continue;
-				printf("%s: allocation %lu%s fails: status %d%s, %ld left, %ld of them ours\n", argv[i], k, forever ? " and all behind" : "", (int)o.status, o.silent ? " and no reason" : "", mem.live, mem.own);
-			}
-		printf("%s: %lu allocations, status %d, %zu bytes of report; %lu bad\n", argv[i], total, (int)want.status, want.text.bytes, bad - before);
-	}
+	for (int i = 1; i < argc; i++)
+		for (size_t recipe = 0; recipe < (i > 1 ? 1 : NRECIPE); recipe++)
+			bad += torture_run(argv[i], recipe);
 	if (argc > 1)
 		bad += torture_writers(argv[1]) + torture_writers(argv[argc - 1]);
 	return bad > 0;
