@@ -328,8 +328,8 @@ convert(struct casts *k, uint32_t n, uint32_t src)
 		*node_arg(g, n, "dtype") = (struct arg){.kind = ARG_DTYPE_OF, .u.val = casts_named(k, n)};
 	else if (said == SAID_BACK)
 		casts_back(k, n, src);
-	else if (!low && !on_device && is_table(k, x) == TABLE)
-		casts_back(k, n, 0);
+	else if (!low && ((!on_device && is_table(k, x) == TABLE) || g->vals[x].dtype == DT_FP64))
+		casts_back(k, n, 0);   /* tables are made in fp64 for their numbers' sake, and converted to what they are added to */
 	else if (!low && same && (casts_for_loss(k, n) || casts_begins_norm(k, n)))
 		up = true;
 	else if (!low && same && is_returned(k, n, x, y))
