@@ -163,10 +163,13 @@ is_vector_of_norm(const struct onnx *l, const struct spec *s, struct str module)
 static uint32_t
 norm_beside(const struct onnx *l, uint32_t at)
 {
-	struct str module = module_of(module_of(graph_str(l->g, l->spec[at].full)));
+	struct str name = graph_str(l->g, l->spec[at].full), module = module_of(module_of(name));
 	uint32_t found = 0;
 
-	for (uint32_t i = 1; module.n && i < l->nspec; i++) {
+	if (!module.n)
+		return 0;
+	module = str_sub(name, 0, module.n + 1);       /* with its dot: "tower." begins no name of "tower2" */
+	for (uint32_t i = 1; i < l->nspec; i++) {
 		if (!is_vector_of_norm(l, &l->spec[i], module))
 			continue;
 		if (found && !same_size(l->g, found, l->spec[i].val))

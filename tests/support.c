@@ -26,6 +26,17 @@ test_ctx_free(struct ctx *c)
 	free(c);
 }
 
+/* A file that names a layer without its size, as the one thing that makes its answer a lower bound. */
+static bool
+only_lacks_layers(const struct report *r)
+{
+	bool lacks = false;
+
+	for (uint32_t i = 0; i < r->nload_diag; i++)
+		lacks |= r->load_diags[i].code == DIAG_LAYERS_MISSING;
+	return lacks && r->sized == r->values && !r->nunbound && !r->ndiag;
+}
+
 static struct analysed
 analyse(mc_model *m, mc_status st, const char *json)
 {
@@ -38,7 +49,7 @@ analyse(mc_model *m, mc_status st, const char *json)
 	if (mc_recipe_json(r, json, strlen(json), NULL) != MC_OK)
 		fail_msg("%s", mc_recipe_diagnostics(r, d, 8) ? d[0].message : "the recipe failed");
 	st = mc_analyze(a.m, r, NULL, &a.r);
-	if (st != MC_OK && (st != MC_INCOMPLETE || mc_report_diagnostics(a.r, d, 8)))      /* what the file lacks is the model's to say */
+	if (st != MC_OK && (st != MC_INCOMPLETE || !only_lacks_layers(&a.r->r)))
 		fail_msg("%s", a.r && mc_report_diagnostics(a.r, d, 8) ? d[0].message : "the analysis failed");
 	mc_recipe_free(r);
 	return a;

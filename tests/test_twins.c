@@ -19,7 +19,7 @@ static const struct twin {
 	{"gru_two_ways.onnx", "gru_two_ways", 0},          /* two layers, two directions, dropout */
 	{"rnn_two_ways.legacy.onnx", "rnn_two_ways", 0},
 	{"glu.onnx", "glu", 0},                            /* F.glu along two axes, nn.RMSNorm */
-	{"attention.onnx", "attention", 0},                /* nn.MultiheadAttention without weights as a result */
+	{"attention.onnx", "attention", 0},                /* nn.MultiheadAttention without weights as a result, and a layer that nothing reads */
 	{"attention.legacy.onnx", "attention", 0},
 	{"attention_cross.onnx", "attention_cross", 0},    /* keys of another sequence */
 	{"attention_cross.legacy.onnx", "attention_cross", 0},

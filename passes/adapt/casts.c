@@ -10,7 +10,7 @@
  *   to fp32, in an fp32 file, on a source line that says float32 and no .dtype, or the reverse "up", or "back"
  *       "m.to(h.dtype)", where a line of the same function binds h, or reads it as an argument   h's dtype (cast_names.c)
  *   to fp32, in an fp32 file, otherwise: "back" if its operand comes, inside the same module call, from an earlier "up"
- *       of that call, or is a floating-point input; otherwise "up"
+ *       of that call, or is a floating-point input; from fp64, in which tables are made for their numbers' sake, the parameters' dtype; otherwise "up"
  *
  * A no-op conversion returns its operand, and the exporter names every later use after it, even outside the module: h.to(float32)
  * in a norm renames the residual stream. A use outside the call of such a conversion means the operand, and so does type_as(h); where no calls are known,
@@ -238,7 +238,15 @@ converts_param(const struct graph *g, uint32_t v)
 	return g->vals[v].kind == VAL_PARAM;
 }
 
-static uint32_t other_float(const struct graph *, uint32_t node, uint32_t v);
+/* An operand of m with dims, other than v, that is a float. */
+static uint32_t
+other_float(const struct graph *g, uint32_t m, uint32_t v)
+{
+	for (struct operands it = operands_of(g, m); operand_next(&it);)
+		if (it.val != v && dtype_is_float(g->vals[it.val].dtype) && g->vals[it.val].rank)
+			return it.val;
+	return 0;
+}
 
 /* "cat((x, self.newline[:, None].expand(n, 1).to(x.device, x.dtype)))" */
 static void
@@ -328,8 +336,8 @@ convert(struct casts *k, uint32_t n, uint32_t src)
 		*node_arg(g, n, "dtype") = (struct arg){.kind = ARG_DTYPE_OF, .u.val = casts_named(k, n)};
 	else if (said == SAID_BACK)
 		casts_back(k, n, src);
-	else if (!low && ((!on_device && is_table(k, x) == TABLE) || g->vals[x].dtype == DT_FP64))
-		casts_back(k, n, 0);   /* tables are made in fp64 for their numbers' sake, and converted to what they are added to */
+	else if (!low && ((!on_device && is_table(k, x) == TABLE) || (g->vals[x].dtype == DT_FP64 && dtype->dtype == DT_FP32)))
+		casts_back(k, n, 0);
 	else if (!low && same && (casts_for_loss(k, n) || casts_begins_norm(k, n)))
 		up = true;
 	else if (!low && same && is_returned(k, n, x, y))
@@ -347,16 +355,6 @@ convert(struct casts *k, uint32_t n, uint32_t src)
 }
 
 #define MEETS_WITHIN 32u           /* nodes */
-
-/* An operand of m with dims, other than v, that is a float. */
-static uint32_t
-other_float(const struct graph *g, uint32_t m, uint32_t v)
-{
-	for (struct operands it = operands_of(g, m); operand_next(&it);)
-		if (it.val != v && dtype_is_float(g->vals[it.val].dtype) && g->vals[it.val].rank)
-			return it.val;
-	return 0;
-}
 
 static bool
 reads(const struct graph *g, uint32_t m, uint32_t v)
