@@ -257,23 +257,30 @@ find_joined(const struct graph *g, uint32_t n, uint32_t *wanted)
 			wanted[it.val] = other_float(g, n, it.val);
 }
 
-/* By value: what operators add, copy or join it to that take one dtype only, under autocast as well. "self.sum.index_add_(0, i, m.to(h.dtype))" */
+/* Operators whose two arguments have one dtype, under autocast as well: "self.sum.index_add_(0, i, m.to(h.dtype))", "grouped_mm(x.to(w.dtype), w)" */
+static const struct {
+	unsigned op;
+	const char *what, *like;
+} of_one_dtype[] = {
+	{OP_INDEX_ADD, "source", "self"}, {OP_INDEX_COPY, "source", "self"}, {OP_SCATTER, "src", "self"}, {OP_SCATTER_REDUCE, "src", "self"}, {OP_GROUPED_MM, "self", "mat2"},
+};
+
+/* By value: what operators that take one dtype only use it with. */
 static uint32_t *
 find_wanted(const struct graph *g)
 {
 	uint32_t *wanted = NEW(g->c->a, uint32_t, g->nval);
 
 	for (uint32_t n = 1; n < g->nnode; n++) {
-		unsigned op = g->nodes[n].op;
-		const struct arg *into = node_args(g, n), *what;
-
-		if (op == OP_CAT)
+		if (g->nodes[n].op == OP_CAT)
 			find_joined(g, n, wanted);
-		if (op != OP_INDEX_ADD && op != OP_INDEX_COPY && op != OP_SCATTER && op != OP_SCATTER_REDUCE)
-			continue;
-		what = node_arg(g, n, op == OP_INDEX_ADD || op == OP_INDEX_COPY ? "source" : "src");
-		if (what && what->kind == ARG_VAL && into->kind == ARG_VAL)
-			wanted[what->u.val] = into->u.val;
+		for (size_t i = 0; i < sizeof of_one_dtype / sizeof of_one_dtype[0]; i++) {
+			bool it = g->nodes[n].op == of_one_dtype[i].op;
+			const struct arg *what = it ? node_arg(g, n, of_one_dtype[i].what) : NULL, *like = it ? node_arg(g, n, of_one_dtype[i].like) : NULL;
+
+			if (what && what->kind == ARG_VAL && like && like->kind == ARG_VAL)
+				wanted[what->u.val] = like->u.val;
+		}
 	}
 	return wanted;
 }
