@@ -272,6 +272,11 @@ static const struct near {
 	{"speech_tiny.train.pt2", "speech_tiny--mixed", 0, true},          /* hidden states that hooks keep */
 	{"speech_tiny.legacy.onnx", "speech_tiny--lora", 0.0001, true},    /* the same without classes, by names */
 	{"speech_tiny.legacy.onnx", "speech_tiny--mixed", 0.001, true},
+	{"t5_norms.train.pt2", "t5_norms--bf16", 0.0005, false},               /* x.to(float32).pow(2) binds no name; converted in front of the weight */
+	{"t5_norms.train.pt2", "t5_norms--lora", 0, false},
+	{"t5_norms.train.pt", "t5_norms--bf16", 0, true},                  /* the same without lines */
+	{"t5_norms.train.pt", "t5_norms--lora", 0, true},
+	{"t5_norms.train.legacy.onnx", "t5_norms--lora", 0.004, true},     /* contiguous() of the bias left no trace */
 	{"stablelm_tiny.legacy.onnx", "stablelm_tiny--lora", 0.002, true},  /* folded tables of sines converted to the dtype of q */
 };
 

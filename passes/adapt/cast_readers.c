@@ -112,6 +112,80 @@ casts_begins_norm(const struct casts *k, uint32_t n)
 	return false;
 }
 
+/* The source line of the function that node n's conversion stands in, as node m was called from it; NULL = m runs elsewhere, or there are none. */
+static const struct frame *
+line_beside(const struct casts *k, uint32_t m, uint32_t n)
+{
+	const struct node *x = &k->g->nodes[n], *y = &k->g->nodes[m];
+	unsigned d = x->nframe - 1u;
+
+	return x->nframe && y->nframe > d && casts_within_call(k, m, n) ? &k->g->frames[y->frame + d] : NULL;
+}
+
+static bool
+on_its_line(const struct casts *k, uint32_t m, uint32_t n)
+{
+	const struct frame *a = line_beside(k, m, n), *b = line_beside(k, n, n);
+
+	return a && a->line == b->line && a->text == b->text;
+}
+
+/* weight * x, to be returned: a parameter that is multiplied with what a node makes, at the end of a function as far as one can see. */
+bool
+casts_weighs(const struct graph *g, uint32_t n)
+{
+	const struct node *x = &g->nodes[n];
+	struct str line = x->nframe ? graph_str(g, g->frames[x->frame + x->nframe - 1].text) : S("");
+	unsigned weights = 0, others = 0;
+
+	if (x->op != OP_MUL || (line.n && !str_starts(line, S("return "))))
+		return false;
+	for (struct operands it = operands_of(g, n); operand_next(&it);) {
+		weights += g->vals[it.val].kind == VAL_PARAM;
+		others += g->vals[it.val].kind == VAL_NODE;
+	}
+	return weights == 1 && others == 1;
+}
+
+/* Does what node n makes go into a product with a weight only, and that nowhere to a conversion of the same call? */
+static bool
+is_weighed_only(const struct casts *k, uint32_t n)
+{
+	const struct graph *g = k->g;
+	uint32_t z = node_outs(g, n)[0], product = k->first[z] + 1 == k->first[z + 1] ? k->reader[k->first[z]] : 0, y = product ? node_outs(g, product)[0] : 0;
+
+	if (!product || !casts_weighs(g, product))
+		return false;
+	for (uint32_t i = k->first[y]; i < k->first[y + 1]; i++)
+		if (g->nodes[k->reader[i]].op == OP_TO && casts_same_call(k, k->reader[i], product))
+			return false;
+	return true;
+}
+
+/*
+ * "variance = x.to(float32).pow(2).mean()" binds no name to x in fp32: a later line means x, although the exporter names what the conversion gave. Without
+ * lines, a norm that converts nothing back squares alone what it converted: T5LayerNorm converts to the weight's dtype, if that is a narrow one.
+ */
+bool
+casts_reads_past(const struct casts *k, uint32_t n, uint32_t conversion)
+{
+	const struct graph *g = k->g;
+	uint32_t y = node_outs(g, conversion)[0];
+	bool beside = false, squared = false;
+
+	if (g->nodes[conversion].op != OP_TO || !g->nodes[n].nout)
+		return false;
+	for (uint32_t i = k->first[y]; i < k->first[y + 1]; i++) {
+		uint32_t m = k->reader[i];
+
+		beside |= on_its_line(k, m, conversion);
+		squared |= (g->nodes[m].op == OP_POW || g->nodes[m].op == OP_SQUARE) && g->nodes[m].nout && averages(k, node_outs(g, m)[0]);
+	}
+	if (line_beside(k, n, conversion))
+		return beside && !on_its_line(k, n, conversion);
+	return squared && g->nodes[n].op == OP_MUL && is_weighed_only(k, n);
+}
+
 /* ---- elementwise operators ------------------------------------------------------------------------------------------ */
 
 static bool

@@ -9,6 +9,7 @@
  * and leaves type_as out, so that in its files only modules are meant that convert what they are given. A buffer at the end of the way was not made in fp32.
  */
 #include "casts.h"
+#include "source_line.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -304,8 +305,9 @@ learn(struct returns *r)
 
 /* ---- writing them --------------------------------------------------------------------------------------------------- */
 
+/* Node n is of the function that node `like` is of, so many lines further on. */
 static void
-set_frames(struct graph *g, uint32_t n, uint32_t like)
+set_frames(struct graph *g, uint32_t n, uint32_t like, int further, struct str text)
 {
 	uint32_t keep = g->nodes[like].nframe;
 
@@ -316,8 +318,8 @@ set_frames(struct graph *g, uint32_t n, uint32_t like)
 	g->nodes[n].frame = g->nframe;
 	g->nodes[n].nframe = (uint16_t)keep;
 	g->nframe += keep;
-	g->frames[g->nframe - 1].line++;
-	g->frames[g->nframe - 1].text = graph_name(g, S("return output.to(input.dtype)"));
+	g->frames[g->nframe - 1].line += (uint32_t)further;
+	g->frames[g->nframe - 1].text = graph_name(g, text);
 }
 
 /* v converted, where the node `like` stands. */
@@ -338,11 +340,28 @@ converted(struct graph *g, uint32_t v, uint32_t like, const char *suffix)
 }
 
 static uint32_t
+narrowed(struct returns *r, uint32_t n, uint32_t v)
+{
+	uint32_t y = converted(r->g, v, n, "narrow");
+
+	*node_arg(r->g, r->g->vals[y].node, "dtype") = arg_dtype(r->k->a->plan.param_dtype);
+	return y;
+}
+
+static void
+read_instead(struct graph *g, uint32_t n, uint32_t v, uint32_t with)
+{
+	for (struct operands it = operands_of(g, n); operand_next(&it);)
+		if (it.val == v)
+			*it.slot = with;
+}
+
+static uint32_t
 add_conversion(struct returns *r, uint32_t v)
 {
 	uint32_t made = r->g->vals[v].node, up = r->k->up[made], y = converted(r->g, v, made, "back"), n = r->g->vals[y].node;
 
-	set_frames(r->g, n, made);
+	set_frames(r->g, n, made, 1, S("return output.to(input.dtype)"));
 	casts_back(r->k, n, up);
 	return y;
 }
@@ -382,6 +401,34 @@ place_behind(struct returns *r, uint32_t n)
 	r->behind[r->added++] = n;
 }
 
+/*
+ * "if self.weight.dtype in (float16, bfloat16): x = x.to(self.weight.dtype)", "return self.weight * x": what is returned is converted in front of the product.
+ * Behind it there would be a line, or a node, that says so.
+ */
+static bool
+convert_in_front(struct returns *r, uint32_t v)
+{
+	struct graph *g = r->g;
+	uint32_t product = g->vals[v].node, x = 0, y, n;
+	const struct node *made;
+	struct str name;
+
+	if (!casts_weighs(g, product))
+		return false;
+	for (struct operands it = operands_of(g, product); operand_next(&it);)
+		x = g->vals[it.val].kind == VAL_NODE ? it.val : x;
+	if (r->dtype[x] != DT_FP32 || !casts_same_call(r->k, g->vals[x].node, product))
+		return false;
+	y = narrowed(r, product, x);
+	n = g->vals[y].node;
+	made = &g->nodes[g->vals[x].node];
+	name = made->nframe ? line_targets(graph_str(g, g->frames[made->frame + made->nframe - 1].text)) : S("");
+	set_frames(g, n, product, -1, str_fmt(g->c->a, "%.*s = %.*s.to(self.weight.dtype)", SFMT(name), SFMT(name)));
+	read_instead(g, product, x, y);
+	place_behind(r, product - 1);
+	return true;
+}
+
 static void
 write_conversions(struct returns *r)
 {
@@ -390,7 +437,7 @@ write_conversions(struct returns *r)
 
 	find_outside_uses(r);
 	for (uint32_t v = 1; v < r->nval; v++)
-		if (is_read_outside(r, v) && r->dtype[v] == DT_FP32) {
+		if (is_read_outside(r, v) && r->dtype[v] == DT_FP32 && !convert_in_front(r, v)) {
 			back[v] = add_conversion(r, v);
 			place_behind(r, g->vals[v].node);
 		}
@@ -401,23 +448,6 @@ write_conversions(struct returns *r)
 }
 
 /* ---- what is left ------------------------------------------------------------------------------------------------------ */
-
-static uint32_t
-narrowed(struct returns *r, uint32_t n, uint32_t v)
-{
-	uint32_t y = converted(r->g, v, n, "narrow");
-
-	*node_arg(r->g, r->g->vals[y].node, "dtype") = arg_dtype(r->k->a->plan.param_dtype);
-	return y;
-}
-
-static void
-read_instead(struct graph *g, uint32_t n, uint32_t v, uint32_t with)
-{
-	for (struct operands it = operands_of(g, n); operand_next(&it);)
-		if (it.val == v)
-			*it.slot = with;
-}
 
 /* Of two activations either may be the one that was converted: in a product it is taken to be the wide one, as of probabilities and states. */
 static bool

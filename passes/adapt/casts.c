@@ -488,7 +488,7 @@ means_operand(const struct casts *k, uint32_t n, uint32_t y)
 {
 	const struct graph *g = k->g;
 
-	if (g->nodes[n].op == OP_TYPE_AS || !casts_within_call(k, n, g->vals[y].node))
+	if (g->nodes[n].op == OP_TYPE_AS || !casts_within_call(k, n, g->vals[y].node) || casts_reads_past(k, n, g->vals[y].node))
 		return true;
 	return !g->has_scopes && g->nodes[n].op == OP_ADD && g->vals[k->renamed[y]].kind != VAL_PARAM;
 }
