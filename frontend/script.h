@@ -196,6 +196,7 @@ struct script {
 	struct func **func_of;          uint32_t func_cap;
 	bool *tried;                    uint32_t tried_cap;      /* modules whose file was looked for */
 	struct thing *consts;           uint32_t nconst;
+	struct thing *const_values;     /* per constant: the LIST of its few whole numbers, if it is such a tensor */
 	struct strtab *storages;
 	const char *space;         /* folder of the storages of the pickle being read */
 	uint32_t *owner;                uint32_t owner_cap;      /* first parameter or buffer by storage */

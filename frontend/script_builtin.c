@@ -272,6 +272,44 @@ arithmetic(struct script *s, struct str name, const struct args *a, struct thing
 	return true;
 }
 
+#define MOST_COPIES 4u
+
+/* The whole numbers of a constant tensor, copies of it included; NULL = it is none, or a long one. */
+static const struct thing *
+constant_values(const struct script *s, uint32_t v)
+{
+	const struct graph *g = s->g;
+	struct str name;
+	int64_t i;
+
+	for (unsigned depth = 0; depth < MOST_COPIES && g->vals[v].kind == VAL_NODE; depth++) {
+		const struct arg *x = node_args(g, g->vals[v].node);
+		unsigned op = g->nodes[g->vals[v].node].op;
+
+		if ((op != OP_TO && op != OP_DETACH) || x->kind != ARG_VAL)
+			return NULL;
+		v = x->u.val;
+	}
+	name = graph_str(g, g->vals[v].name);
+	if (g->vals[v].kind != VAL_CONST || !str_starts(name, S("CONSTANTS.c")) || !str_int(str_sub(name, 11, name.n), &i) || i < 0 || i >= s->nconst)
+		return NULL;
+	return s->const_values[i].kind == THING_LIST ? &s->const_values[i] : NULL;
+}
+
+/* "torch.min(torch.tensor((height, width)))" */
+static bool
+least_or_most(struct script *s, struct str name, const struct args *a, struct thing *out)
+{
+	const struct thing *list;
+
+	if ((!str_eq(name, S("min")) && !str_eq(name, S("max"))) || a->n != 1 || a->at[0].kind != THING_TENSOR || !(list = constant_values(s, a->at[0].val)))
+		return false;
+	*out = list->u.items->at[0];
+	for (uint32_t i = 1; i < list->u.items->n; i++)
+		*out = script_math(s, str_copy(s->c->a, name).p, *out, list->u.items->at[i]);
+	return true;
+}
+
 /* Arithmetic on what is not understood is not understood; it is no operator on tensors. */
 static bool
 is_lost(struct str name, const struct args *a)
@@ -305,7 +343,7 @@ script_builtin(struct script *s, struct str name, const struct args *a, struct t
 	*found = true;
 	if (a->n == 2 && compare_things(s, name, a, out))
 		return true;
-	if (all_numbers(a) && arithmetic(s, of_number(name), a, out))
+	if ((all_numbers(a) && arithmetic(s, of_number(name), a, out)) || least_or_most(s, name, a, out))
 		return true;
 	if (is_lost(name, a)) {
 		*out = (struct thing){0};

@@ -366,6 +366,8 @@ script_thing(struct script *s, struct pickle *p, struct str path, unsigned depth
 
 /* ---- constants ------------------------------------------------------------------------------------------------------------------- */
 
+#define MOST_SIZES 8u
+
 /* Tracing turns Python's numbers into tensors without dims on the CPU; these few bytes are read, as sizes are computed with them. */
 static bool
 number_constant(struct script *s, const struct pickle_tensor *t, struct thing *out)
@@ -387,6 +389,28 @@ number_constant(struct script *s, const struct pickle_tensor *t, struct thing *o
 	return true;
 }
 
+/* "torch.tensor((height, width))": the sizes in it, of which a trace may take the least */
+static bool
+list_constant(struct script *s, const struct pickle_tensor *t, struct thing *out)
+{
+	struct str name = str_fmt(s->c->a, "constants/%.*s", SFMT(t->storage->key)), bytes;
+	struct thing item[MOST_SIZES];
+	uint64_t size;
+
+	if (t->rank != 1 || t->dtype != DT_INT64 || t->offset || t->dim[0] < 1 || t->dim[0] > (int64_t)MOST_SIZES || (t->dim[0] > 1 && t->stride[0] != 1))
+		return true;
+	if (!zip_size(s->z, name, &size) || size != 8 * (uint64_t)t->dim[0])
+		return true;
+	if (!zip_read(s->c, s->z, name, &bytes))
+		return false;
+	for (uint32_t i = 0; i < (uint32_t)t->dim[0]; i++) {
+		item[i] = thing_int(0);
+		memcpy(&item[i].u.i, bytes.p + 8 * (size_t)i, 8);
+	}
+	*out = thing_items(s, THING_LIST, item, (uint32_t)t->dim[0]);
+	return true;
+}
+
 bool
 script_constants(struct script *s)
 {
@@ -401,12 +425,15 @@ script_constants(struct script *s)
 	if (p->kind != PK_TUPLE)
 		return diag(s->c, DIAG_NOT_A_GRAPH, "constants.pkl is no tuple");
 	s->consts = NEW(s->c->a, struct thing, p->n + 1);
+	s->const_values = NEW(s->c->a, struct thing, p->n + 1);
 	for (; s->nconst < p->n; s->nconst++) {
 		struct pickle *x = p->u.item[s->nconst];
 		struct thing *out = &s->consts[s->nconst];
 		bool number = x->kind == PK_TENSOR && x->u.tensor->rank == 0 && (x->u.tensor->dtype == DT_FP64 || x->u.tensor->dtype == DT_INT64 || x->u.tensor->dtype == DT_BOOL);
 
 		if (!(number ? number_constant(s, x->u.tensor, out) : script_thing(s, x, str_fmt(s->c->a, "CONSTANTS.c%u", (unsigned)s->nconst), 0, out)))
+			return false;
+		if (!number && x->kind == PK_TENSOR && !list_constant(s, x->u.tensor, &s->const_values[s->nconst]))
 			return false;
 	}
 	return true;

@@ -277,6 +277,7 @@ static const struct near {
 	{"t5_norms.train.pt", "t5_norms--bf16", 0, true},                  /* the same without lines */
 	{"t5_norms.train.pt", "t5_norms--lora", 0, true},
 	{"t5_norms.train.legacy.onnx", "t5_norms--lora", 0.004, true},     /* contiguous() of the bias left no trace */
+	{"sizes.train.pt", "sizes--fp32", 0, true},                        /* torch.min of constants, a number as another's type, a window over more than the picture */
 	{"stablelm_tiny.legacy.onnx", "stablelm_tiny--lora", 0.002, true},  /* folded tables of sines converted to the dtype of q */
 };
 

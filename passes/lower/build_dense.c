@@ -212,15 +212,15 @@ build_format_like(struct call *c, const struct operand *x, unsigned n, unsigned 
 	return formatted_as(c, out, x->g);
 }
 
-/* pooling_output_shape: with ceil_mode the last window must start inside the input or its left padding. */
+/* pooling_output_shape: with ceil_mode the last window must start inside the input or its left padding; it may reach over all of it. */
 static int64_t
 pool_size(int64_t in, int64_t k, int64_t step, int64_t pad, int64_t dil, bool ceil)
 {
-	int64_t span = in + 2 * pad - geom_times(dil, k - 1) - 1, out;
+	int64_t span = in + 2 * pad - geom_times(dil, k - 1) - 1 + (ceil ? step - 1 : 0), out;
 
 	if (step < 1 || span < 0)
 		return span < 0 ? 0 : -1;
-	out = (span + (ceil ? step - 1 : 0)) / step + 1;
+	out = span / step + 1;
 	if (ceil && geom_times(out - 1, step) >= in + pad)
 		out--;
 	return out;

@@ -46,11 +46,15 @@ compose_TO(struct call *c)
 	return CALL(c->s, TO_COPY, V_TENSOR(self), V_DTYPE(dt), V_NONE, V_NONE, V_NONE, V_NONE, *format);
 }
 
+/* Of a number, which a trace has as a tensor without dims on the CPU, it makes one on the card. */
 uint32_t
 compose_TYPE_AS(struct call *c)
 {
 	uint32_t self = call_tensor(c, "self"), other = call_tensor(c, "other");
+	const struct value *x = call_arg(c, "self");
 
+	if (other && (x->kind == ARG_INT || x->kind == ARG_FLOAT))
+		return CALL(c->s, SCALAR_TENSOR, *x, V_DTYPE(geom_at(c->s, other)->dtype), V_NONE, V_NONE, V_NONE);
 	return self && other ? cast(c->s, self, geom_at(c->s, other)->dtype) : self;
 }
 
