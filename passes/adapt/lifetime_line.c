@@ -18,6 +18,7 @@ struct lines {
 	uint32_t *func, *stmt;     /* per entry: the entry with which this run of the function, this statement began */
 	uint32_t *func_last, *stmt_last;       /* per such entry: last node */
 	uint32_t *callee;          /* per statement: the module that it called last, 0 = none */
+	uint32_t *lead;            /* per statement: nodes before it called one */
 	uint32_t *first, *again;   /* per statement: the first, and the next one, on its line in this run of the function; 0 = none */
 	uint32_t *next;            /* per statement: the next one of its function */
 	uint32_t *results, *unnamed;        /* per statement: tensors that it leaves behind, those without known names */
@@ -56,7 +57,7 @@ same_statement(const struct lines *k, uint32_t a, uint32_t b, uint32_t d)
 
 	if (k->g->frames[x->frame + d].line != k->g->frames[y->frame + d].line)
 		return false;
-	return d >= x->nframe || !lifetime_next_turn(k->g, k->callee[k->stmt[k->at[a] + d]], lifetime_callee(k->g, b, d));
+	return d >= x->nframe || !lifetime_begins_turn(k->l, b, d, k->callee[k->stmt[k->at[a] + d]], k->lead[k->stmt[k->at[a] + d]]);
 }
 
 static void
@@ -74,10 +75,13 @@ find_statements(struct lines *k)
 			stmt = func && same_statement(k, prev, n, d);
 			k->func[e] = func ? k->func[p] : e;
 			k->stmt[e] = stmt ? k->stmt[p] : e;
-			k->func_last[k->func[e]] = k->stmt_last[k->stmt[e]] = n;
-			if (d < k->g->nodes[n].nframe && lifetime_callee(k->g, n, d))
-				k->callee[k->stmt[e]] = lifetime_callee(k->g, n, d);
 			k->node[e] = n;
+			k->func_last[k->func[e]] = k->stmt_last[k->stmt[e]] = n;
+			if (d < k->g->nodes[n].nframe && lifetime_callee(k->g, n, d)) {
+				if (!k->callee[k->stmt[e]])
+					k->lead[k->stmt[e]] = n - k->node[k->stmt[e]];
+				k->callee[k->stmt[e]] = lifetime_callee(k->g, n, d);
+			}
 			k->line[e] = k->g->frames[k->g->nodes[n].frame + d].line;
 		}
 		prev = depth_of(k->g, n) ? n : prev;
@@ -376,7 +380,7 @@ static void
 make_room(struct lines *k)
 {
 	struct arena *a = k->l->a->c->a;
-	uint32_t **all[] = {&k->func, &k->stmt, &k->func_last, &k->stmt_last, &k->callee, &k->first, &k->again,
+	uint32_t **all[] = {&k->func, &k->stmt, &k->func_last, &k->stmt_last, &k->callee, &k->lead, &k->first, &k->again,
 		&k->next, &k->results, &k->unnamed, &k->used_up, &k->replaced, &k->open, &k->node, &k->line};
 
 	k->at = NEW(a, uint32_t, k->g->nnode + 1u);

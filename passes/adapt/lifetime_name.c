@@ -5,12 +5,14 @@
 #include "lifetime.h"
 #include "source_line.h"
 
+#include <stdio.h>
 #include <string.h>
 
 struct statement {
 	uint32_t first, last;      /* nodes */
 	uint32_t line, text;
 	uint32_t callee;           /* scope that it calls, 0 = none */
+	uint32_t lead;             /* nodes before it calls one */
 };
 
 struct binding {
@@ -262,24 +264,80 @@ run_statement(struct lifetimes *l, struct frame_state *f, const struct statement
 	}
 }
 
-/* "layers.3" after "layers.2" on one line is the next turn of a loop. */
+/* The next component of a path, digits: may it be the number of a turn? */
+static bool
+is_number(struct str part)
+{
+	for (uint32_t i = 0; i < part.n; i++)
+		if (part.p[i] < '0' || part.p[i] > '9')
+			return false;
+	return part.n > 0;
+}
+
+/* "layers.3" after "layers.2" on one line is the next turn of a loop, as is "up.1.0" after "up.0.0". */
 bool
 lifetime_next_turn(const struct graph *g, uint32_t a, uint32_t b)
 {
-	struct str x = scope_path(g, a), y = scope_path(g, b);
+	struct str x = scope_path(g, a), y = scope_path(g, b), p, q;
+	bool differ = false;
 
-	if (!a || !b || str_eq(x, y))
-		return false;
-	while (x.n && x.p[x.n - 1] >= '0' && x.p[x.n - 1] <= '9')
-		x.n--;
-	while (y.n && y.p[y.n - 1] >= '0' && y.p[y.n - 1] <= '9')
-		y.n--;
-	return str_eq(x, y);
+	while (a && b && x.n && y.n) {
+		str_cut(&x, '.', &p);
+		str_cut(&y, '.', &q);
+		if (str_eq(p, q))
+			continue;
+		if (!is_number(p) || !is_number(q))
+			return false;
+		differ = true;
+	}
+	return differ && !x.n && !y.n;
 }
 
-/* "return helper(self, ..)" */
+static struct str
+last_part(struct str path)
+{
+	uint32_t from = path.n;
+
+	while (from && path.p[from - 1] != '.')
+		from--;
+	return str_sub(path, from, path.n);
+}
+
+/* "h = block[1](block[0](h))" calls block.0 and block.1 in one turn. */
 static bool
-is_delegation(struct str text)
+picks_both(struct str text, struct str a, struct str b)
+{
+	struct str part[2] = {last_part(a), last_part(b)};
+	char buf[16];
+
+	for (unsigned i = 0; i < 2; i++) {
+		int n = snprintf(buf, sizeof buf, "[%.*s](", SFMT(str_sub(part[i], 0, part[i].n < 9 ? part[i].n : 9)));
+
+		if (!text.n || !memmem(text.p, text.n, buf, (size_t)n))
+			return false;
+	}
+	return !str_eq(part[0], part[1]);
+}
+
+/* Does the next turn of a loop over modules begin with node n, as many operators before it calls one as in the turn before? */
+bool
+lifetime_begins_turn(const struct lifetimes *l, uint32_t n, unsigned d, uint32_t callee, uint32_t lead)
+{
+	const struct graph *g = l->g;
+	uint32_t next = lifetime_callee(g, n, d), m = n + lead;
+	struct str text = graph_str(g, g->frames[g->nodes[n].frame + d].text);
+
+	if (!next && (m >= g->nnode || g->nodes[m].nframe <= d || !calls_same(&l->calls, n, m, d) || !(next = lifetime_callee(g, m, d))))
+		return false;
+	for (uint32_t i = n; i < m && !lifetime_callee(g, n, d); i++)
+		if (lifetime_callee(g, i, d) || g->nodes[i].nframe <= d || g->frames[g->nodes[i].frame + d].line != g->frames[g->nodes[m].frame + d].line)
+			return false;
+	return lifetime_next_turn(g, callee, next) && !picks_both(text, scope_path(g, callee), scope_path(g, next));
+}
+
+/* "return helper(self, ..)", but not "return cross_entropy(self.fc(x), y)", whose arguments are other calls' results */
+static bool
+is_delegation(struct str text, bool calls)
 {
 	int64_t open = str_find(text, '(');
 
@@ -288,7 +346,7 @@ is_delegation(struct str text)
 	for (int64_t i = 7; i < open; i++)
 		if (!line_target_char(text.p[i]) || text.p[i] == ' ')
 			return false;
-	return true;
+	return !calls || str_find(str_sub(text, (uint32_t)open + 1, text.n), '(') < 0;
 }
 
 /* The next node that picks from another parameter of as many dims by the same index: weights = self.up[ids] .. weights = self.down[ids] */
@@ -343,17 +401,18 @@ run_frame(struct lifetimes *l, uint32_t first, uint32_t last, unsigned d, const 
 			continue;
 		line = &g->frames[g->nodes[n].frame + d];
 		callee = lifetime_callee(g, n, d);
-		if (!cur.first || cur.line != line->line || lifetime_next_turn(g, cur.callee, callee)) {
+		if (!cur.first || cur.line != line->line || lifetime_begins_turn(l, n, d, cur.callee, cur.lead)) {
 			if (cur.first)
 				run_statement(l, &f, &cur, last_use);
-			cur = (struct statement){n, n, line->line, line->text, callee};
+			cur = (struct statement){n, n, line->line, line->text, 0, 0};
 		}
 		cur.last = n;
+		cur.lead = callee && !cur.callee ? n - cur.first : cur.lead;
 		cur.callee = callee ? callee : cur.callee;
 	}
 	if (cur.first)
 		run_statement(l, &f, &cur, last_use);
-	if (cur.first == first && is_delegation(graph_str(g, cur.text)))
+	if (cur.first == first && is_delegation(graph_str(g, cur.text), cur.callee != 0))
 		hold_for_helper(l, first, last, d);
 	for (uint32_t i = 0; i < f.n; i++)
 		for (uint32_t k = 0; k < f.names[i].n; k++)
