@@ -17,6 +17,7 @@ casts_find_readers(struct casts *k)
 	uint32_t total = 0, *at = NEW(g->c->a, uint32_t, g->nval + 1);
 
 	k->first = NEW(g->c->a, uint32_t, g->nval + 1);
+	k->use = NEW(g->c->a, uint8_t, g->nval + 1);
 	for (uint32_t n = 1; n < g->nnode; n++)
 		for (struct operands it = operands_of(g, n); operand_next(&it);)
 			k->first[it.val]++;
@@ -162,6 +163,23 @@ is_weighed_only(const struct casts *k, uint32_t n)
 	return true;
 }
 
+enum { USE_LOOKED_AT = 1, USE_ON_ITS_LINE = 2, USE_SQUARED = 4 };
+
+static unsigned
+use_of(const struct casts *k, uint32_t conversion)
+{
+	const struct graph *g = k->g;
+	uint32_t y = node_outs(g, conversion)[0];
+
+	for (uint32_t i = k->first[y]; !(k->use[y] & USE_LOOKED_AT) && i < k->first[y + 1]; i++) {
+		uint32_t m = k->reader[i];
+		bool squares = (g->nodes[m].op == OP_POW || g->nodes[m].op == OP_SQUARE) && g->nodes[m].nout && averages(k, node_outs(g, m)[0]);
+
+		k->use[y] |= (uint8_t)((on_its_line(k, m, conversion) ? USE_ON_ITS_LINE : 0) | (squares ? USE_SQUARED : 0));
+	}
+	return k->use[y] |= USE_LOOKED_AT;
+}
+
 /*
  * "variance = x.to(float32).pow(2).mean()" binds no name to x in fp32: a later line means x, although the exporter names what the conversion gave. Without
  * lines, a norm that converts nothing back squares alone what it converted: T5LayerNorm converts to the weight's dtype, if that is a narrow one.
@@ -169,21 +187,11 @@ is_weighed_only(const struct casts *k, uint32_t n)
 bool
 casts_reads_past(const struct casts *k, uint32_t n, uint32_t conversion)
 {
-	const struct graph *g = k->g;
-	uint32_t y = node_outs(g, conversion)[0];
-	bool beside = false, squared = false;
-
-	if (g->nodes[conversion].op != OP_TO || !g->nodes[n].nout)
+	if (k->g->nodes[conversion].op != OP_TO || !k->g->nodes[n].nout)
 		return false;
-	for (uint32_t i = k->first[y]; i < k->first[y + 1]; i++) {
-		uint32_t m = k->reader[i];
-
-		beside |= on_its_line(k, m, conversion);
-		squared |= (g->nodes[m].op == OP_POW || g->nodes[m].op == OP_SQUARE) && g->nodes[m].nout && averages(k, node_outs(g, m)[0]);
-	}
 	if (line_beside(k, n, conversion))
-		return beside && !on_its_line(k, n, conversion);
-	return squared && g->nodes[n].op == OP_MUL && is_weighed_only(k, n);
+		return use_of(k, conversion) & USE_ON_ITS_LINE && !on_its_line(k, n, conversion);
+	return k->g->nodes[n].op == OP_MUL && use_of(k, conversion) & USE_SQUARED && is_weighed_only(k, n);
 }
 
 /* ---- elementwise operators ------------------------------------------------------------------------------------------ */

@@ -19,6 +19,7 @@ struct casts {
 	uint32_t *wanted;          /* per value: what it is added or copied into, 0 = nothing */
 	uint32_t *renamed;         /* per value: the operand of the no-op "up" that made it, 0 = none */
 	uint32_t *first, *reader;  /* per value: its readers are reader[first[v]] .. reader[first[v + 1]] */
+	uint8_t *use;              /* per value that a conversion made: how it is read, bits of cast_readers.c; 0 = not looked at */
 	uint64_t looked;           /* characters of source lines in which names were looked for */
 	bool *read_inside;         /* per value that a conversion makes: something inside of its call reads it */
 };
