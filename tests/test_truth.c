@@ -246,6 +246,7 @@ static const struct near {
 	{"olmoe_tiny.legacy.onnx", "olmoe_tiny--mixed-sgd", 0.0001, true},  /* experts' weights that are picked keep their names, and so do the tokens */
 	{"moe_tiny.train.onnx", "moe_tiny--mixed", 0.0002, true},
 	{"experts_tiny.train.pt2", "experts_tiny--bf16", 0, false},                /* the product of experts that stands in for the card's; rows to the dtype of weights */
+	{"experts_tiny.train.pt2", "experts_tiny--bf16-ckpt", 0, false},           /* gradients of turned weights; rows in another order */
 	{"mamba_tiny.train.pt2", "mamba_tiny--bf16", 0, true},              /* the state goes on in fp32 beside state.to(x.dtype) @ c, on a line that the file does not have */
 	{"mamba2_tiny.train.pt2", "mamba2_tiny--bf16", 0, true},            /* a line that converts the input and the result of a call; dt + bias.to(dt.dtype) */
 	{"mamba2_tiny.train.pt2", "mamba2_tiny--mixed", 0, true},           /* the dtype of what a module was given, not of its gate */

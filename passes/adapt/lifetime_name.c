@@ -367,16 +367,39 @@ lifetime_next_pick(const struct graph *g, uint32_t n, uint32_t last)
 	return last;
 }
 
-/* A frame that is nothing but a call of a helper: the function that matters is the helper, whose own frame traces leave out. Its locals
- * are not known; all that it makes is taken for one, but for weights that are picked one after the other. */
+/* "x = x[order]": rows in another order have the name that they had. */
+static bool
+is_reordered(const struct graph *g, uint32_t v, uint32_t n)
+{
+	return g->nodes[n].op == OP_INDEX && g->nodes[n].nout && node_args(g, n)->u.val == v && dtype_is_float(g->vals[v].dtype) && g->vals[v].rank > 1 &&
+	    graph_same_dims(g, v, node_outs(g, n)[0]);
+}
+
+/* "order[i] = torch.arange(n)": what is only written somewhere has no name. */
+static bool
+is_written(const struct graph *g, uint32_t v, uint32_t n)
+{
+	const struct arg *x = g->nodes[n].op == OP_INDEX_PUT ? node_arg(g, n, "values") : NULL;
+
+	return x && x->kind == ARG_VAL && x->u.val == v;
+}
+
+/*
+ * A frame that is nothing but a call of a helper: the function that matters is the helper, whose own frame traces leave out. Its locals
+ * are not known; all that it makes is taken for one, but for weights that are picked one after the other, and for what rows get another order of.
+ */
 static void
-hold_for_helper(struct lifetimes *l, uint32_t first, uint32_t last, unsigned d)
+hold_for_helper(struct lifetimes *l, uint32_t first, uint32_t last, unsigned d, const uint32_t *last_use)
 {
 	struct graph *g = l->g;
 
 	for (uint32_t n = first; n <= last; n++)
-		for (uint32_t k = 0; k < g->nodes[n].nout && g->nodes[n].nframe == d + 1; k++)
-			lifetime_extend(l, node_outs(g, n)[k], lifetime_next_pick(g, n, last));
+		for (uint32_t k = 0; k < g->nodes[n].nout && g->nodes[n].nframe == d + 1; k++) {
+			uint32_t v = node_outs(g, n)[k], reader = last_use[v];
+
+			if (!is_reordered(g, v, reader) && !is_written(g, v, reader))
+				lifetime_extend(l, v, lifetime_next_pick(g, n, last));
+		}
 }
 
 uint32_t
@@ -413,7 +436,7 @@ run_frame(struct lifetimes *l, uint32_t first, uint32_t last, unsigned d, const 
 	if (cur.first)
 		run_statement(l, &f, &cur, last_use);
 	if (cur.first == first && is_delegation(graph_str(g, cur.text), cur.callee != 0))
-		hold_for_helper(l, first, last, d);
+		hold_for_helper(l, first, last, d, last_use);
 	for (uint32_t i = 0; i < f.n; i++)
 		for (uint32_t k = 0; k < f.names[i].n; k++)
 			lifetime_extend(l, f.names[i].vals[k], d ? last : l->returns);
