@@ -281,6 +281,7 @@ static const struct near {
 	{"sizes.train.pt", "sizes--fp32", 0, true},                        /* torch.min of constants, a number as another's type, a window over more than the picture */
 	{"stairs.train.pt2", "stairs--fp32", 0, true},                     /* x = block[1](block[0](cat((x, kept.pop())))): up.1.0 after up.0.0 is the next turn */
 	{"stairs.train.pt2", "stairs--mixed", 0, true},
+	{"falcon_tiny.train.pt2", "falcon_tiny--lora", 0.002, true},       /* adapters beside a Linear that is written out */
 	{"stablelm_tiny.legacy.onnx", "stablelm_tiny--lora", 0.002, true},  /* folded tables of sines converted to the dtype of q */
 };
 

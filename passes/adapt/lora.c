@@ -562,6 +562,7 @@ pass_lora(struct analysis *a)
 
 		ROOM(a->c->a, g->nodes, g->nnode, g->node_cap, 1);
 		g->nodes[g->nnode++] = nodes[n];
+		l.behind = n + 1 < old ? &nodes[n + 1] : NULL;
 		for (uint32_t k = 0; k < nodes[n].nout; k++)
 			if (node_outs(g, at)[k])
 				g->vals[node_outs(g, at)[k]].node = at;

@@ -9,6 +9,7 @@
 struct lora {
 	struct analysis *a;
 	struct graph *g;           /* being rebuilt */
+	const struct node *behind;         /* the node after the one that was moved last, NULL = none */
 	int64_t rank;
 	uint8_t dtype;
 	bool dropout, dora;

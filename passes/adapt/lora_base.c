@@ -1,6 +1,7 @@
 /*
  * How modules that take adapters are called: Linear, convolutions, embeddings, bitsandbytes' layers, each one operator; and transformers' Conv1D, a
- * linear layer whose weight is [in, out], which runs addmm(bias, x.view(rows, in), weight).view(.., out).
+ * linear layer whose weight is [in, out], which runs addmm(bias, x.view(rows, in), weight).view(.., out); and layers derived from Linear that write it
+ * out, "x @ self.weight.T + self.bias" (Falcon's).
  */
 #include "lora.h"
 
@@ -81,12 +82,52 @@ read_conv1d(const struct graph *g, uint32_t n, struct base *b)
 	return b->x && b->weight && g->vals[b->weight].rank == 2;
 }
 
+static bool
+is_derived_linear(const struct graph *g, uint32_t n)
+{
+	return str_ends(graph_str(g, g->scopes[g->nodes[n].scope].cls), S("Linear"));
+}
+
+/* Does the sum with the layer's bias follow? */
+static bool
+adds_bias(const struct lora *l, uint32_t product)
+{
+	const struct node *x = l->behind;
+	const struct arg *self = x && x->op == OP_ADD && x->narg > 1 ? &l->g->args[x->arg] : NULL;
+
+	if (!self || x->scope != l->g->nodes[product].scope || self->kind != ARG_VAL || self->u.val != node_outs(l->g, product)[0])
+		return false;
+	return is_derived_linear(l->g, product) && self[1].kind == ARG_VAL && l->g->vals[self[1].u.val].kind == VAL_PARAM;
+}
+
+static bool
+read_written_out(const struct lora *l, uint32_t n, struct base *b)
+{
+	const struct graph *g = l->g;
+	bool sum = g->nodes[n].op == OP_ADD;
+	uint32_t product = sum ? g->vals[value_of(g, n, "self")].node : n, turned;
+
+	if (!is_derived_linear(g, n) || g->nodes[product].scope != g->nodes[n].scope || (!sum && adds_bias(l, product)))
+		return false;
+	if (sum && read_operator(g, product, b) && b->op == OP_LINEAR && !b->bias) {
+		b->node[b->nnode++] = n;
+	} else {
+		turned = made_by(g, n, value_of(g, product, g->nodes[product].op == OP_MM ? "mat2" : "other"), OP_T, OP_TRANSPOSE);
+		if (!turned || (g->nodes[product].op != OP_MATMUL && g->nodes[product].op != OP_MM))
+			return false;
+		*b = (struct base){.op = OP_LINEAR, .x = value_of(g, product, "self"), .weight = parameter_of(g, turned, "self"), .node = {turned, product, n}, .nnode = sum ? 3 : 2};
+	}
+	b->result = node_outs(g, n)[0];
+	b->bias = sum ? parameter_of(g, n, "other") : 0;
+	return b->x && b->weight && g->vals[b->weight].rank == 2 && (!sum || b->bias);
+}
+
 bool
 lora_base(const struct lora *l, uint32_t n, struct base *b)
 {
 	const struct graph *g = l->g;
 
-	if (!g->nodes[n].scope || (!read_operator(g, n, b) && !read_conv1d(g, n, b)))
+	if (!g->nodes[n].scope || ((!read_operator(g, n, b) || adds_bias(l, n)) && !read_conv1d(g, n, b) && !read_written_out(l, n, b)))
 		return false;
 	return !l->all_linear || b->op == OP_LINEAR || lora_is_quantized(b->op);
 }

@@ -297,6 +297,21 @@ eager_linear_of_parts(struct raiser *r)
 	return true;
 }
 
+/* "x @ self.weight.T + self.bias": no linear layer, as under autocast the sum is in the dtype of the bias. */
+bool
+eager_sum_with_parameter(struct raiser *r)
+{
+	uint32_t a = operand_at(&r->s, 0), b = operand_at(&r->s, 1), n;
+
+	if (!str_starts(recorded(r), S("aten.add")))
+		return false;
+	n = eager_node(r, OP_ADD, 1);
+	eager_tensor(r, n, "self", a);
+	eager_tensor(r, n, "other", b);
+	eager_results(r, n);
+	return true;
+}
+
 /* ---- convolution ------------------------------------------------------------------------------------------------------------------------ */
 
 struct window {                    /* of a convolution or pooling, one entry a spatial dim */
