@@ -406,8 +406,12 @@ convert_logits(struct upcast *u, uint32_t n)
 	struct graph *g = u->g;
 	uint32_t logits = operand_of(g, n, 0), reader = n, view = maker_of(g, logits), moved = viewed(g, operand_of(g, n, 1), OP_ONNX_PAD), behind;
 
-	if (g->vals[logits].dtype != DT_FP32 || (!moved && !is_over_vocabulary(g, n)))
+	if (g->vals[logits].dtype != DT_FP32)
 		return;
+	if (!moved && !is_over_vocabulary(g, n)) {
+		u->open_losses += !g->nodes[n].nframe && labels_tokens(g, operand_of(g, n, 1));
+		return;
+	}
 	while (view && on_line_of(g, view, n) && (g->nodes[view].op == OP_ONNX_RESHAPE || g->nodes[view].op == OP_ONNX_SLICE || g->nodes[view].op == OP_CONTIGUOUS)) {
 		reader = view;
 		logits = operand_of(g, view, 0);
@@ -435,6 +439,8 @@ say(const struct upcast *u)
 		assume(a, "states that decay run in fp32 with what goes into them, as libraries write them (%u conversions)", u->states);
 	if (u->losses)
 		assume(a, "logits are converted to fp32 in front of a loss on labels that are moved by one place, and in front of a library's loss over a vocabulary (%u)", u->losses);
+	if (u->open_losses)
+		assume(a, "a loss over tokens computes in its logits' dtype: whether a library converts them to fp32 first, this file without stack traces cannot show (%u)", u->open_losses);
 }
 
 bool

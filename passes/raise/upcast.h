@@ -17,6 +17,7 @@ struct upcast {
 	bool *state;               /* by value: states that decay have a part in it; NULL = there are none */
 	struct calls calls;        /* when they are needed */
 	unsigned norms, tables, losses, decays, states;
+	unsigned open_losses;      /* over tokens, of which the file does not say whether they convert */
 };
 
 uint32_t upcast_only_user(const struct upcast *, uint32_t val);            /* the one reader that is not arithmetic of sizes; 0 = none or several */
