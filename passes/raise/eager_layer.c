@@ -211,15 +211,14 @@ eager_instance_norm(struct raiser *r)
 }
 
 /* Length 1 along all axes but one, then the lengths that train. */
-bool
-eager_weight_norm(struct raiser *r)
+static bool
+normalise_weight(struct raiser *r, uint32_t v, uint32_t length, uint32_t along)
 {
 	const struct graph *g = r->g;
-	uint32_t v = r->m.var[0], length = r->m.var[2], n;
 	int64_t axes[MAX_RANK], dim;
-	uint32_t count;
+	uint32_t count, n;
 
-	if (g->vals[v].kind != VAL_PARAM || g->vals[length].kind != VAL_PARAM || !known_numbers(&r->s, r->m.var[1], axes, MAX_RANK, &count) || count + 1 != g->vals[v].rank)
+	if (g->vals[v].kind != VAL_PARAM || g->vals[length].kind != VAL_PARAM || !known_numbers(&r->s, along, axes, MAX_RANK, &count) || count + 1 != g->vals[v].rank)
 		return false;
 	dim = count * (count + 1) / 2;
 	for (uint32_t i = 0; i < count; i++) {
@@ -233,6 +232,18 @@ eager_weight_norm(struct raiser *r)
 	eager_arg(r, n, "dim", arg_int(dim));
 	eager_results(r, n);
 	return true;
+}
+
+bool
+eager_weight_norm(struct raiser *r)
+{
+	return normalise_weight(r, r->m.var[0], r->m.var[2], r->m.var[1]);
+}
+
+bool
+eager_weight_norm_over_length(struct raiser *r)
+{
+	return normalise_weight(r, r->m.var[0], r->m.var[1], r->m.var[2]);
 }
 
 bool
