@@ -282,6 +282,7 @@ static const struct near {
 	{"stairs.train.pt2", "stairs--fp32", 0, true},                     /* x = block[1](block[0](cat((x, kept.pop())))): up.1.0 after up.0.0 is the next turn */
 	{"stairs.train.pt2", "stairs--mixed", 0, true},
 	{"falcon_tiny.train.pt2", "falcon_tiny--lora", 0.002, true},       /* adapters beside a Linear that is written out */
+	{"shared_bias.onnx", "shared_bias--mixed", 0.002, true},           /* a copy that only the record of its readers names */
 	{"stablelm_tiny.legacy.onnx", "stablelm_tiny--lora", 0.002, true},  /* folded tables of sines converted to the dtype of q */
 };
 

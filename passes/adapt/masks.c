@@ -102,11 +102,11 @@ says_comparison(const struct graph *g, uint32_t v)
 	return is_constant(g, v) && g->vals[v].fold == FOLD_COMPARED;
 }
 
-/* Inputs and buffers of whole numbers are positions, segments or padding masks; floats among them are something else. */
+/* Inputs and buffers of whole numbers are positions, segments or padding masks; floats among them are something else, but for a number that is filled in. */
 static void
 look_at_leaf(const struct masks *m, uint32_t v, struct finding *f)
 {
-	f->foreign |= !is_whole_number(m->g, v);
+	f->foreign |= !is_whole_number(m->g, v) && !(is_constant(m->g, v) && m->g->vals[v].rank == 0);
 	f->compares |= m->g->vals[v].dtype == DT_BOOL;
 	f->orders |= says_comparison(m->g, v) && !str_eq(graph_str(m->g, m->g->vals[v].folded), S("ge"));
 	f->from_input |= m->g->vals[v].kind == VAL_INPUT;

@@ -134,24 +134,7 @@ eager_size(const struct raiser *r, uint32_t v, int64_t *dim, unsigned *rank)
 struct str
 eager_recorded(const struct raiser *r, const char *op, int place)
 {
-	struct str args = graph_str(r->g, r->g->nodes[r->s.n].fx_args);
-	int depth = 0;
-	uint32_t start = 8;
-
-	if (!str_starts(graph_str(r->g, r->g->nodes[r->s.n].fx_target), str_of(op)) || !str_starts(args, S("args = (")))
-		return S("");
-	for (uint32_t i = start; i < args.n && depth >= 0; i++) {
-		char c = args.p[i];
-
-		depth += c == '[' || c == '(';
-		depth -= c == ']' || c == ')';
-		if (depth > 0 || (c != ',' && depth == 0))
-			continue;
-		if (place-- == 0)
-			return str_trim(str_sub(args, start, i));
-		start = i + 1;
-	}
-	return S("");
+	return record_of(r->g, r->s.n, op, place);
 }
 
 uint32_t

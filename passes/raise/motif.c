@@ -427,3 +427,28 @@ takes_mean_squares(const struct graph *g)
 	}
 	return false;
 }
+
+/* ---- the exporter's record ------------------------------------------------------------------------------------------------------ */
+
+struct str
+record_of(const struct graph *g, uint32_t n, const char *op, int place)
+{
+	struct str args = graph_str(g, g->nodes[n].fx_args);
+	int depth = 0;
+	uint32_t start = 8;
+
+	if (!str_starts(graph_str(g, g->nodes[n].fx_target), str_of(op)) || !str_starts(args, S("args = (")))
+		return S("");
+	for (uint32_t i = start; i < args.n && depth >= 0; i++) {
+		char c = args.p[i];
+
+		depth += c == '[' || c == '(';
+		depth -= c == ']' || c == ')';
+		if (depth > 0 || (c != ',' && depth == 0))
+			continue;
+		if (place-- == 0)
+			return str_trim(str_sub(args, start, i));
+		start = i + 1;
+	}
+	return S("");
+}

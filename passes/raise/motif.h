@@ -42,6 +42,7 @@ bool motif_match(const struct motif *, const struct shaper *, uint32_t node, str
 /* what the graph knows of a value */
 bool scalar_of(const struct graph *, uint32_t val, double *out);           /* the one element of a value that is no parameter */
 uint32_t maker_of(const struct graph *, uint32_t val);                     /* the node whose first result it is, 0 = none */
+struct str record_of(const struct graph *, uint32_t node, const char *op, int place);      /* an argument as an ONNX exporter's record has it, if the operator begins so; or empty */
 bool takes_mean_squares(const struct graph *);                           /* an ONNX file has means of squares of what no mean was taken from */
 bool shows_casts(const struct graph *);                                  /* an ONNX file has conversions that change nothing, as older exporters write them */
 uint32_t operand_of(const struct graph *, uint32_t node, unsigned i);      /* by place; lists opened; 0 = absent */
