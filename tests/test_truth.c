@@ -283,6 +283,7 @@ static const struct near {
 	{"stairs.train.pt2", "stairs--mixed", 0, true},
 	{"falcon_tiny.train.pt2", "falcon_tiny--lora", 0.002, true},       /* adapters beside a Linear that is written out */
 	{"shared_bias.onnx", "shared_bias--mixed", 0.002, true},           /* a copy that only the record of its readers names */
+	{"logits_bias.legacy.onnx", "logits_bias--bf16", 0.002, true},     /* a buffer that is sent to the device of what it is added to */
 	{"stablelm_tiny.legacy.onnx", "stablelm_tiny--lora", 0.002, true},  /* folded tables of sines converted to the dtype of q */
 };
 

@@ -214,14 +214,15 @@ partner(const struct graph *g, uint32_t n, uint32_t v)
 	return found;
 }
 
-/* A parameter whose every reader adds or multiplies it with what is known by now not to have been converted up. */
+/* A parameter, or a buffer that is sent to another device, whose every reader adds or multiplies it with what is known by now not to have been converted up. */
 bool
 casts_meets_low(const struct casts *k, uint32_t n)
 {
 	const struct graph *g = k->g;
 	uint32_t y = node_outs(g, n)[0];
+	unsigned kind = g->vals[node_args(g, n)->u.val].kind;
 
-	if (g->vals[node_args(g, n)->u.val].kind != VAL_PARAM)
+	if (kind != VAL_PARAM && kind != VAL_BUFFER)
 		return false;
 	for (uint32_t i = k->first[y]; i < k->first[y + 1]; i++) {
 		uint32_t other = partner(g, k->reader[i], y);
