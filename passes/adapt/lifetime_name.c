@@ -319,12 +319,14 @@ picks_both(struct str text, struct str a, struct str b)
 	return !str_eq(part[0], part[1]);
 }
 
+#define MOST_LEAD 64u              /* nodes in front of a call; of more they are not told from what follows the call before */
+
 /* Does the next turn of a loop over modules begin with node n, as many operators before it calls one as in the turn before? */
 bool
 lifetime_begins_turn(const struct lifetimes *l, uint32_t n, unsigned d, uint32_t callee, uint32_t lead)
 {
 	const struct graph *g = l->g;
-	uint32_t next = lifetime_callee(g, n, d), m = n + lead;
+	uint32_t next = lifetime_callee(g, n, d), m = n + (lead > MOST_LEAD ? 0 : lead);
 	struct str text = graph_str(g, g->frames[g->nodes[n].frame + d].text);
 
 	if (!next && (m >= g->nnode || g->nodes[m].nframe <= d || !calls_same(&l->calls, n, m, d) || !(next = lifetime_callee(g, m, d))))
