@@ -29,6 +29,11 @@ for kind in chain inputs aliases params operands; do
 	run "$kind of 1,000,000 in little memory" 10 700000 estimate "$tmp/g.ir" --limit-memory 256MiB
 done
 
+for kind in line conversion; do
+	"$generate" $kind 300000 >"$tmp/g.ir"
+	run "$kind of 300,000" 10 2000000 estimate "$tmp/g.ir" --precision bf16
+done
+
 # sizes at the edge of 64 bits
 for d in 281474976710656 4294967296 2147483648; do
 	printf 'memcrest-ir 1\ninput %%x : fp32[%s, %s]\nparam %%w "w" : fp32[%s] trainable\n%%m : fp32[%s, %s] = mul(%%x, %%w)\n%%s : fp32[] = sum(%%m)\noutput %%s\n' $d $d $d $d $d >"$tmp/g.ir"

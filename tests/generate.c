@@ -11,7 +11,10 @@
  *     overflow  dims whose product exceeds 64 bits
  *     symbols   N symbolic sizes, each an input's
  *     operands  N operands of one node
+ *     line      N operators on one source line, two thirds of them around a call of a module
+ *     conversion  one conversion to fp32 that N operators of another line read
  */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -126,6 +129,32 @@ operands(unsigned n)
 	printf("])\n%%s : fp32[] = sum(%%z)\noutput %%s\n");
 }
 
+static void
+on_line(unsigned n)
+{
+	printf("param %%w \"w\" : fp32[4] trainable\n%%t0 : fp32[4] = relu(%%w)\n");
+	for (unsigned i = 0; i < n; i++) {
+		bool first = i == n / 3, called = first || i > 2 * (n / 3);
+
+		printf("%%t%u : fp32[4] = relu(%%t%u)", i + 1, i);
+		if (called)
+			printf(" @\"%s\":\"M\" !1 \"x = f(x)\" !2 \"y\"\n", first ? "m" : "k");
+		else
+			printf(" !1 \"x = f(x)\"\n");
+	}
+	printf("%%s : fp32[] = sum(%%t%u)\noutput %%s\n", n);
+}
+
+static void
+converted(unsigned n)
+{
+	printf("param %%w \"w\" : fp32[4] trainable\n%%x : fp32[4] = relu(%%w) !1 \"x = f(w)\"\n%%y : fp32[4] = to(%%x, fp32) !2 \"y = x.to(float32).pow(2)\"\n");
+	printf("%%t0 : fp32[4] = pow(%%y, 2) !2 \"y = x.to(float32).pow(2)\"\n");
+	for (unsigned i = 0; i < n; i++)
+		printf("%%t%u : fp32[4] = mul(%%y, %%t%u) !3 \"y = x * y\"\n", i + 1, i);
+	printf("%%s : fp32[] = sum(%%t%u)\noutput %%s\n", n);
+}
+
 /* generate --run COMMAND..: runs it and prints processor time in milliseconds and memory in KiB. */
 static int
 measure(char **command)
@@ -152,7 +181,7 @@ main(int argc, char **argv)
 		void (*make)(unsigned n);
 	} kinds[] = {
 		{"chain", chain}, {"wide", wide}, {"inputs", inputs}, {"aliases", aliases}, {"params", params}, {"modules", modules}, {"fork", forked},
-		{"overflow", overflow}, {"symbols", symbols}, {"operands", operands},
+		{"overflow", overflow}, {"symbols", symbols}, {"operands", operands}, {"line", on_line}, {"conversion", converted},
 	};
 
 	if (argc > 2 && strcmp(argv[1], "--run") == 0)
@@ -163,6 +192,6 @@ main(int argc, char **argv)
 			kinds[i].make((unsigned)strtoul(argv[2], NULL, 10));
 			return fflush(stdout) != 0;
 		}
-	fprintf(stderr, "usage: generate chain|wide|inputs|aliases|params|modules|fork|overflow|symbols|operands N\n");
+	fprintf(stderr, "usage: generate chain|wide|inputs|aliases|params|modules|fork|overflow|symbols|operands|line|conversion N\n");
 	return 2;
 }
