@@ -366,8 +366,6 @@ script_thing(struct script *s, struct pickle *p, struct str path, unsigned depth
 
 /* ---- constants ------------------------------------------------------------------------------------------------------------------- */
 
-#define MOST_SIZES 8u
-
 /* Tracing turns Python's numbers into tensors without dims on the CPU; these few bytes are read, as sizes are computed with them. */
 static bool
 number_constant(struct script *s, const struct pickle_tensor *t, struct thing *out)
@@ -388,6 +386,8 @@ number_constant(struct script *s, const struct pickle_tensor *t, struct thing *o
 		*out = thing_bool(bytes.p[0] != 0);
 	return true;
 }
+
+#define MOST_SIZES 8u
 
 /* "torch.tensor((height, width))": the sizes in it, of which a trace may take the least */
 static bool

@@ -193,6 +193,21 @@ node_beside(struct graph *g, unsigned op, uint32_t like, uint32_t nout)
 	return n;
 }
 
+uint32_t
+node_applied(struct graph *g, unsigned op, uint32_t x, uint32_t like, const char *suffix)
+{
+	uint32_t n = node_beside(g, op, like, 1), y = val_new(g, VAL_NODE, str_fmt(g->c->a, "%.*s_%s_%u", SFMT(graph_str(g, g->vals[x].name)), suffix, (unsigned)n));
+
+	g->vals[y].node = n;
+	g->vals[y].dtype = g->vals[x].dtype;
+	if (g->vals[x].rank != RANK_UNKNOWN)
+		val_shape(g, y, g->vals[x].rank, val_dims(g, x));
+	node_outs(g, n)[0] = y;
+	node_args(g, n)[0] = arg_val(x);
+	g->nodes[n].name = g->vals[y].name;
+	return y;
+}
+
 struct arg *
 node_args(const struct graph *g, uint32_t n)
 {

@@ -497,6 +497,7 @@ struct sint *val_dims(const struct graph *, uint32_t val);
 uint32_t node_new(struct graph *, unsigned op, uint32_t narg, uint32_t nout);     /* outputs are values 0 until set */
 void node_place(struct graph *, uint32_t n, uint32_t like);                       /* n stands where like does: its name, modes, modality, scope, statement */
 uint32_t node_beside(struct graph *, unsigned op, uint32_t like, uint32_t nout);  /* a new one, with its row's arguments, that stands there */
+uint32_t node_applied(struct graph *, unsigned op, uint32_t x, uint32_t like, const char *suffix);       /* likewise, on x; its result has x's type */
 struct arg *node_args(const struct graph *, uint32_t node);
 struct arg *node_arg(const struct graph *, uint32_t node, const char *name);      /* NULL = the operator has none of that name */
 uint32_t *node_outs(const struct graph *, uint32_t node);

@@ -281,7 +281,11 @@ static const struct near {
 	{"sizes.train.pt", "sizes--fp32", 0, true},                        /* torch.min of constants, a number as another's type, a window over more than the picture */
 	{"stairs.train.pt2", "stairs--fp32", 0, true},                     /* x = block[1](block[0](cat((x, kept.pop())))): up.1.0 after up.0.0 is the next turn */
 	{"stairs.train.pt2", "stairs--mixed", 0, true},
+	{"stairs.train.pt", "stairs--fp32", 0, true},
+	{"stairs.train.pt", "stairs--mixed", 0, true},
 	{"falcon_tiny.train.pt2", "falcon_tiny--lora", 0.002, true},       /* adapters beside a Linear that is written out */
+	{"falcon_tiny.onnx", "falcon_tiny--lora", 0.004, true},            /* .. whose sum with the bias is an operator of its own under autocast */
+	{"weight_norm.onnx", "weight_norm--fp32", 0, true},                /* v * (g / |v|) */
 	{"shared_bias.onnx", "shared_bias--mixed", 0.002, true},           /* a copy that only the record of its readers names */
 	{"logits_bias.legacy.onnx", "logits_bias--bf16", 0.002, true},     /* a buffer that is sent to the device of what it is added to */
 	{"stablelm_tiny.legacy.onnx", "stablelm_tiny--lora", 0.002, true},  /* folded tables of sines converted to the dtype of q */

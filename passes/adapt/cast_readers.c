@@ -5,6 +5,8 @@
  *     dt + bias                             a parameter is converted to the dtype of what it meets, which the model did not convert up
  *     state = decay * state + u, with       the conversion back is written where the product takes it, and what goes on in fp32 reads its operand: the
  *     y = state.to(x.dtype) @ c             exporter names every later use of what a conversion did nothing to after it
+ *     v = x.to(float32).pow(2).mean(),      for the same reason the product seems to read the conversion, and means x
+ *     x * rsqrt(v + eps)
  */
 #include "casts.h"
 

@@ -4,7 +4,7 @@
  *
  * In 16 bits they matter. Where an operator that wants one dtype (a matrix product, a convolution, attention) would get two, the wider
  * operand is followed back. A conversion to fp32 of what is fp32 already was one back, and so is every one on the same line. Otherwise
- * a module call cast up and handed its result out: a module of that class converts what it returns. Every call of the class does,
+ * a module call cast up and handed its result out: a module of that class converts what it returns, in front of a product with its weight if that ends it. Every call of the class does,
  * or a residual stream would stay wide unseen; where classes are not known, every call that runs the same operators. The older ONNX exporter writes .to(dtype)
  * and leaves type_as out, so that in its files only modules are meant that convert what they are given. A buffer at the end of the way was not made in fp32.
  */

@@ -36,8 +36,8 @@ void casts_find_readers(struct casts *);
 bool casts_begins_norm(const struct casts *, uint32_t node);
 bool casts_for_loss(const struct casts *, uint32_t node);
 bool casts_meets_low(const struct casts *, uint32_t node);
-bool casts_reads_past(const struct casts *, uint32_t node, uint32_t conversion);
-bool casts_weighs(const struct graph *, uint32_t node);
+bool casts_reads_past(const struct casts *, uint32_t node, uint32_t conversion);       /* what was converted is meant */
+bool casts_weighs(const struct graph *, uint32_t node);           /* weight * x, to be returned */
 uint32_t casts_written_into(const struct casts *, uint32_t node);
 void casts_restore_wide(struct casts *);                          /* what goes on in fp32 does not read a conversion back */
 

@@ -17,8 +17,7 @@ void lifetime_extend(struct lifetimes *, uint32_t val, uint32_t to);      /* the
 
 /* lifetime_name.c */
 uint32_t lifetime_callee(const struct graph *, uint32_t node, unsigned depth);      /* the scope that the frame at that depth calls, 0 = none */
-bool lifetime_next_turn(const struct graph *, uint32_t scope_a, uint32_t scope_b);   /* of a loop over modules */
-bool lifetime_begins_turn(const struct lifetimes *, uint32_t node, unsigned depth, uint32_t callee, uint32_t lead);     /* callee: of the turn before; lead: nodes in front of it */
+bool lifetime_begins_turn(const struct lifetimes *, uint32_t node, unsigned depth, uint32_t callee, uint32_t lead);     /* of a loop over modules; callee: of the turn before; lead: nodes in front of that */
 void lifetime_by_name(struct lifetimes *);
 uint32_t lifetime_next_pick(const struct graph *, uint32_t n, uint32_t last);      /* last = n picks nothing, or nothing is picked after it */
 

@@ -275,8 +275,8 @@ is_number(struct str part)
 }
 
 /* "layers.3" after "layers.2" on one line is the next turn of a loop, as is "up.1.0" after "up.0.0". */
-bool
-lifetime_next_turn(const struct graph *g, uint32_t a, uint32_t b)
+static bool
+is_next_turn(const struct graph *g, uint32_t a, uint32_t b)
 {
 	struct str x = scope_path(g, a), y = scope_path(g, b), p, q;
 	bool differ = false;
@@ -334,7 +334,7 @@ lifetime_begins_turn(const struct lifetimes *l, uint32_t n, unsigned d, uint32_t
 	for (uint32_t i = n; i < m && !lifetime_callee(g, n, d); i++)
 		if (lifetime_callee(g, i, d) || g->nodes[i].nframe <= d || g->frames[g->nodes[i].frame + d].line != g->frames[g->nodes[m].frame + d].line)
 			return false;
-	return lifetime_next_turn(g, callee, next) && !picks_both(text, scope_path(g, callee), scope_path(g, next));
+	return is_next_turn(g, callee, next) && !picks_both(text, scope_path(g, callee), scope_path(g, next));
 }
 
 /* "return helper(self, ..)", but not "return cross_entropy(self.fc(x), y)", whose arguments are other calls' results */
@@ -388,7 +388,7 @@ is_written(const struct graph *g, uint32_t v, uint32_t n)
 
 /*
  * A frame that is nothing but a call of a helper: the function that matters is the helper, whose own frame traces leave out. Its locals
- * are not known; all that it makes is taken for one, but for weights that are picked one after the other, and for what rows get another order of.
+ * are not known; all that it makes is taken for one, but for weights that are picked one after the other, rows before they are in another order, and what is only written somewhere.
  */
 static void
 hold_for_helper(struct lifetimes *l, uint32_t first, uint32_t last, unsigned d, const uint32_t *last_use)

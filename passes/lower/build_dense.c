@@ -25,27 +25,45 @@ build_mm(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 	return fresh_contiguous(c, 2, dim, dt ? dt : x[0].g->dtype);
 }
 
-/* mm_mat1_backward, mm_mat2_backward: a column-major operand's gradient is computed transposed, so that it has the operand's layout. */
+/* A column-major operand's gradient is computed transposed, so that it has the operand's layout. */
+static uint32_t
+in_layout_of(struct call *c, const struct geom *x, unsigned dt, const char *kernel)
+{
+	struct geom out = *x, turned = *x;
+	unsigned col = out.rank - 1u, row = out.rank - 2u;
+	uint32_t t;
+
+	if (out.rank < 2)
+		return mismatch(c);
+	c->kernel = kernel;
+	dt = dt ? dt : grad_dtype(c);
+	if (!(x->stride[row] == 1 && x->stride[col] == x->dim[row]))
+		return fresh_contiguous(c, out.rank, out.dim, dt);
+	turned.dim[row] = out.dim[col];
+	turned.dim[col] = out.dim[row];
+	t = fresh_contiguous(c, turned.rank, turned.dim, dt);
+	out = *geom_at(c->s, t);
+	out.dim[row] = x->dim[row];
+	out.dim[col] = x->dim[col];
+	out.stride[col] = geom_at(c->s, t)->stride[row];
+	out.stride[row] = geom_at(c->s, t)->stride[col];
+	return tensor_alias(c->s, t, geom_intern(c->s->geoms, out), TF_VIEW);
+}
+
+/* mm_mat1_backward, mm_mat2_backward */
 uint32_t
 build_mm_grad(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 {
-	const struct geom *g = x->g;
-	int64_t flipped[2] = {g->dim[1], g->dim[0]};
-	struct geom out;
-	uint32_t t;
-
 	(void)n;
-	c->kernel = "mm";
-	dt = dt ? dt : grad_dtype(c);
-	if (!(g->stride[0] == 1 && g->stride[1] == g->dim[0]))
-		return fresh_contiguous(c, 2, g->dim, dt);
-	t = fresh_contiguous(c, 2, flipped, dt);
-	out = *geom_at(c->s, t);
-	out.dim[0] = g->dim[0];
-	out.dim[1] = g->dim[1];
-	out.stride[0] = 1;
-	out.stride[1] = g->dim[0];
-	return tensor_alias(c->s, t, geom_intern(c->s->geoms, out), TF_VIEW);
+	return in_layout_of(c, x->g, dt, "mm");
+}
+
+/* _grouped_mm_mat1_backward, _grouped_mm_mat2_backward */
+uint32_t
+build_grouped_grad(struct call *c, const struct operand *x, unsigned n, unsigned dt)
+{
+	(void)n;
+	return in_layout_of(c, x->g, dt, "_grouped_mm");
 }
 
 uint32_t

@@ -274,33 +274,6 @@ build_grouped_mm(struct call *c, const struct operand *x, unsigned n, unsigned d
 	return fresh(c, out);
 }
 
-/* _grouped_mm_mat1_backward, _grouped_mm_mat2_backward: as mm_grad, by the last two dims. */
-uint32_t
-build_grouped_grad(struct call *c, const struct operand *x, unsigned n, unsigned dt)
-{
-	struct geom out = *x->g, turned;
-	unsigned col = out.rank - 1u, row = out.rank - 2u;
-	uint32_t t;
-
-	(void)n;
-	if (out.rank < 2)
-		return mismatch(c);
-	c->kernel = "_grouped_mm";
-	out.dtype = (uint8_t)(dt ? dt : grad_dtype(c));
-	turned = out;
-	if (!(x->g->stride[row] == 1 && x->g->stride[col] == x->g->dim[row]))
-		return fresh_contiguous(c, out.rank, out.dim, out.dtype);
-	turned.dim[row] = out.dim[col];
-	turned.dim[col] = out.dim[row];
-	t = fresh_contiguous(c, turned.rank, turned.dim, turned.dtype);
-	turned = *geom_at(c->s, t);
-	out.stride[row] = turned.stride[col];
-	out.stride[col] = turned.stride[row];
-	for (unsigned i = 0; i < row; i++)
-		out.stride[i] = turned.stride[i];
-	return tensor_alias(c->s, t, geom_intern(c->s->geoms, out), TF_VIEW);
-}
-
 uint32_t
 build_pairs(struct call *c, const struct operand *x, unsigned n, unsigned dt)
 {

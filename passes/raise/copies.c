@@ -36,24 +36,16 @@ static uint32_t
 copy_of(struct copies *k, uint32_t v, uint32_t name)
 {
 	struct graph *g = k->g;
-	uint32_t made = maker_of(g, v), n, at, y;
+	uint32_t made = maker_of(g, v), at;
 
 	if (k->copy[v] && k->name[v] == name)
 		return k->copy[v];
-	n = node_beside(g, OP_CONTIGUOUS, made, 1);
-	at = n - k->nold;
-	y = val_new(g, VAL_NODE, str_fmt(g->c->a, "%.*s_copy_%u", SFMT(graph_str(g, g->vals[v].name)), (unsigned)n));
-	g->vals[y].node = n;
-	g->vals[y].dtype = g->vals[v].dtype;
-	if (g->vals[v].rank != RANK_UNKNOWN)
-		val_shape(g, y, g->vals[v].rank, val_dims(g, v));
-	node_outs(g, n)[0] = y;
-	node_args(g, n)[0] = arg_val(v);
-	g->nodes[n].name = g->vals[y].name;
+	k->copy[v] = node_applied(g, OP_CONTIGUOUS, v, made, "copy");
+	k->name[v] = name;
+	at = g->vals[k->copy[v]].node - k->nold;
 	ROOM(g->c->a, k->behind, at, k->cap, 1);
 	k->behind[at] = made;
-	k->name[v] = name;
-	return k->copy[v] = y;
+	return k->copy[v];
 }
 
 bool

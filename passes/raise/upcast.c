@@ -82,16 +82,8 @@ static uint32_t
 put_behind(struct upcast *u, unsigned op, uint32_t x, uint32_t behind, uint32_t like)
 {
 	struct graph *g = u->g;
-	uint32_t n = node_beside(g, op, like, 1), at = n - u->nold;
-	uint32_t v = val_new(g, VAL_NODE, str_fmt(g->c->a, "%.*s_%s_%u", SFMT(graph_str(g, g->vals[x].name)), op == OP_TO ? "to" : "copy", (unsigned)n));
+	uint32_t v = node_applied(g, op, x, like, op == OP_TO ? "to" : "copy"), at = g->vals[v].node - u->nold;
 
-	g->vals[v].node = n;
-	g->vals[v].dtype = g->vals[x].dtype;
-	if (g->vals[x].rank != RANK_UNKNOWN)
-		val_shape(g, v, g->vals[x].rank, val_dims(g, x));
-	node_outs(g, n)[0] = v;
-	node_args(g, n)[0] = arg_val(x);
-	g->nodes[n].name = g->vals[v].name;
 	ROOM(g->c->a, u->behind, at, u->behind_cap, 1);
 	u->behind[at] = behind;
 	return v;
